@@ -1,0 +1,210 @@
+"""One captured shape of the sampled path: fixed buffers, one launch per position.
+
+Inputs are rewritten in place and outputs live as long as the block, so that a recorded graph can be
+replayed with new requests.  Nothing is read back here but by :meth:`SampledBlock.outputs`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from pp4.errors import BadInputError
+from pp4.kernels import dyadic24, sampled_fused
+from pp4.kernels.faults import Fault
+from pp4.kernels.head import Head, patterns, sharded
+from pp4.kernels.link import Link
+from pp4.kernels.reference import Row
+from pp4.kernels.sampled_fused import GREEDY, INACTIVE, SAMPLED
+
+POISON_INT = -0x5A5A5A5B
+MODES = (INACTIVE, SAMPLED, GREEDY)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a row brings along.
+
+    Attributes:
+        mode: ``SAMPLED``, ``GREEDY`` (T = 0) or ``INACTIVE`` (padding).
+        key: the request's own 64-bit key.
+        position: absolute position of the first predicted token.
+        round: the request's round.
+        anchor: token before the first predicted one.
+    """
+
+    mode: int = SAMPLED
+    key: int = 0
+    position: int = 0
+    round: int = 0
+    anchor: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Outputs of a block on the host.
+
+    Attributes:
+        ids: ``[B, n_out, 32]`` int32, -1 where no candidate is.
+        q: ``[B, n_out, 32]`` float32.
+        token: ``[B, n_out]`` int32, -1 on an error.
+        error: ``[B, n_out]`` int32, a :class:`Fault`.
+        stamp: ``[B, n_out]`` int64, the row's epoch once everything else was written.
+    """
+
+    ids: np.ndarray[Any, Any]
+    q: np.ndarray[Any, Any]
+    token: np.ndarray[Any, Any]
+    error: np.ndarray[Any, Any]
+    stamp: np.ndarray[Any, Any]
+
+    def digest(self, row: int | None = None) -> str:
+        """sha256 over ids, q, tokens and error words, of the block or of one row."""
+        part = slice(None) if row is None else slice(row, row + 1)
+        state = hashlib.sha256()
+        for array in (self.ids, self.q, self.token, self.error):
+            state.update(np.ascontiguousarray(array[part]).tobytes())
+        return state.hexdigest()
+
+
+class SampledBlock:
+    """Buffers and launches of one (batch, n_out) on one rank.
+
+    Args:
+        head: Markov head of the shards that are here.
+        link: the way to the peer, or its stand-in.
+        batch: rows, at most the link's.
+        n_out: positions of the block.
+        kernel: the product's kernel; a control passes its mutant.
+
+    Raises:
+        BadInputError: head and link disagree about shards, or the batch does not fit.
+    """
+
+    def __init__(
+        self, head: Head, link: Link, *, batch: int, n_out: int, kernel: Any = None
+    ) -> None:
+        if len(head.shards) != link.shards:
+            raise BadInputError.of("head", f"{link.shards} shards", f"{len(head.shards)}")
+        if not 1 <= batch <= link.rows:
+            raise BadInputError.of("batch", f"1 to {link.rows} rows", str(batch))
+        if n_out < 1:
+            raise BadInputError.of("n_out", "at least one position", str(n_out))
+        self.head, self.link, self.batch, self.n_out = head, link, batch, n_out
+        self.kernel = kernel or sampled_fused._kernel
+        self._allocate(head.w1.device)
+
+    def _allocate(self, device: torch.device) -> None:
+        geometry, shards = self.head.geometry, self.link.shards
+        batch, n_out = self.batch, self.n_out
+
+        def make(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        self.logits = make(shards, batch, n_out, geometry.stride, dtype=torch.int16)
+        self.mode, self.position, self.round = make(batch), make(batch), make(batch)
+        self.key = make(batch, dtype=torch.int64)
+        self.chain = make(batch, n_out + 1)
+        self.ids = make(batch, n_out, dyadic24.WIDTH)
+        self.q = make(batch, n_out, dyadic24.WIDTH, dtype=torch.float32)
+        self.token, self.error = make(batch, n_out), make(batch, n_out)
+        self.stamp = make(batch, n_out, dtype=torch.int64)
+        lists = shards * (geometry.tiles + 1) * dyadic24.WIDTH
+        self.candidates = make(batch, lists, dtype=torch.int64)
+        self.retired = make(batch, 3, dtype=torch.int64)
+
+    def load(self, requests: Sequence[Request], logits: Row) -> None:
+        """Rewrite the inputs in place.
+
+        Args:
+            requests: one per row.
+            logits: ``[B, n_out, V]`` base logits, float32 that holds BF16, NaN payloads kept.
+
+        Raises:
+            BadInputError: a count or shape does not fit, a mode or an anchor is out of range.
+        """
+        shape = (self.batch, self.n_out, self.head.geometry.vocab)
+        if len(requests) != self.batch or logits.shape != shape:
+            raise BadInputError.of(
+                "block inputs", f"{self.batch} requests, logits {shape}",
+                f"{len(requests)} requests, logits {logits.shape}",
+            )
+        for row, request in enumerate(requests):
+            _check_request(row, request, self.head.target_vocab)
+        self.logits.copy_(patterns(sharded(logits, self.head.geometry, self.head.shards)))
+        self.mode.copy_(torch.tensor([r.mode for r in requests], dtype=torch.int32))
+        keys = np.array([r.key for r in requests], np.uint64).view(np.int64)
+        self.key.copy_(torch.from_numpy(keys))
+        for target, name in ((self.position, "position"), (self.round, "round")):
+            words = np.array([getattr(r, name) for r in requests], np.uint32).view(np.int32)
+            target.copy_(torch.from_numpy(words))
+        self.chain[:, 0].copy_(torch.tensor([r.anchor for r in requests], dtype=torch.int32))
+
+    def poison(self) -> None:
+        """Fill every output and the tokens between positions with what no kernel writes."""
+        for tensor in (self.ids, self.token, self.error, self.stamp):
+            tensor.fill_(POISON_INT)
+        self.q.fill_(float("nan"))
+        self.chain[:, 1:].fill_(POISON_INT)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Programs of a launch."""
+        return self.link.shards * self.head.geometry.tiles, self.batch
+
+    def arguments(self, index: int) -> dict[str, Any]:
+        """Arguments of the launch of one position, by the kernel's names."""
+        head, link, bounds = self.head, self.link, self.link.bounds
+        geometry = head.geometry
+        runtime = {
+            "logits_ptr": self.logits, "w1_ptr": head.w1, "w2_ptr": head.w2, "bias_ptr": head.bias,
+            "slot_ptr": head.slot_of, "map_ptr": head.token_map, "mode_ptr": self.mode,
+            "key_ptr": self.key, "position_ptr": self.position, "round_ptr": self.round,
+            "chain_ptr": self.chain, "ids_ptr": self.ids, "q_ptr": self.q,
+            "token_ptr": self.token, "error_ptr": self.error, "stamp_ptr": self.stamp,
+            "candidates_ptr": self.candidates, "retired_ptr": self.retired,
+            "epoch_ptr": link.epochs, "own_error_ptr": link.own_error,
+            "own_workspace": link.own_address, "peer_workspace": link.peer_address,
+            "rank": link.rank, "vocab": geometry.vocab, "split": geometry.split,
+            "target_vocab": head.target_vocab, "slots": head.slots, "rows": link.rows,
+            "index": index, "n_out": self.n_out, "stride128": geometry.stride // 128,
+            "budget": bounds.next_ns if index else bounds.first_ns,
+            "max_polls": bounds.next_polls if index else bounds.first_polls,
+            "epoch_limit": bounds.epoch_limit,
+        }  # fmt: skip
+        constants = geometry.constants(
+            shards=link.shards, interpreted=sampled_fused.interpreted(self.kernel)
+        )
+        return {**runtime, **constants, **geometry.options()}
+
+    def launch(self, index: int) -> None:
+        """Launch one position on the current stream."""
+        self.kernel[self.grid](**self.arguments(index))
+
+    def run(self) -> None:
+        """Launch every position in order."""
+        for index in range(self.n_out):
+            self.launch(index)
+
+    def outputs(self) -> Outputs:
+        """Copy the outputs to the host; synchronises with the device."""
+        tensors = (self.ids, self.q, self.token, self.error, self.stamp)
+        return Outputs(*(tensor.cpu().numpy().copy() for tensor in tensors))
+
+
+def _check_request(row: int, request: Request, target_vocab: int) -> None:
+    if request.mode not in MODES:
+        raise BadInputError.of(f"row {row}: mode", f"one of {MODES}", str(request.mode))
+    if not 0 <= request.anchor < target_vocab:
+        raise BadInputError.of(
+            f"row {row}: anchor", f"a token below {target_vocab}", str(request.anchor)
+        )
+    for name, bits in (("key", 64), ("position", 31), ("round", 32)):
+        value = getattr(request, name)
+        if not 0 <= value < 1 << bits:
+            raise BadInputError.of(f"row {row}: {name}", f"{bits} bits, unsigned", str(value))

@@ -1,0 +1,147 @@
+"""Compile the fused kernel for a GPU that need not be here, and say what came out.
+
+``python -m pp4.kernels.compile`` prints digests as JSON; run it in a process without
+``TRITON_INTERPRET``, since Triton decides at import whether jit functions are interpreted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pp4.errors import BadInputError, Code, RefusedError, Refusal
+from pp4.kernels.geometry import Geometry
+
+_POINTERS = {
+    "logits_ptr": "*i16",
+    "w1_ptr": "*i16",
+    "w2_ptr": "*i16",
+    "bias_ptr": "*i16",
+    "slot_ptr": "*i32",
+    "map_ptr": "*i32",
+    "mode_ptr": "*i32",
+    "key_ptr": "*i64",
+    "position_ptr": "*i32",
+    "round_ptr": "*i32",
+    "chain_ptr": "*i32",
+    "ids_ptr": "*i32",
+    "q_ptr": "*fp32",
+    "token_ptr": "*i32",
+    "error_ptr": "*i32",
+    "stamp_ptr": "*i64",
+    "candidates_ptr": "*i64",
+    "retired_ptr": "*i64",
+    "epoch_ptr": "*i64",
+    "own_error_ptr": "*i64",
+}
+_WIDE = {"own_workspace", "peer_workspace", "budget", "max_polls", "epoch_limit"}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One specialisation as the GPU would load it."""
+
+    target: str
+    ptx: str
+    cubin: bytes
+
+    @property
+    def ptx_sha256(self) -> str:
+        """Digest of the PTX text."""
+        return hashlib.sha256(self.ptx.encode()).hexdigest()
+
+    @property
+    def cubin_sha256(self) -> str:
+        """Digest of the machine code."""
+        return hashlib.sha256(self.cubin).hexdigest()
+
+
+def compile_offline(
+    geometry: Geometry, *, shards: int, arch: int = 90, kernel: Any = None
+) -> Compiled:
+    """Compile one specialisation for ``sm_<arch>`` without a GPU.
+
+    Args:
+        geometry: shapes that the binary depends on.
+        shards: 1 for a rank of a pair, 2 for solo.
+        arch: compute capability times ten.
+        kernel: another kernel of the same signature, for instance a mutant.
+
+    Returns:
+        PTX and machine code.
+
+    Raises:
+        RefusedError: this process interprets Triton, so nothing can be compiled.
+    """
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from pp4.kernels import sampled_fused
+
+    function = kernel or sampled_fused._kernel
+    if not isinstance(function, triton.runtime.JITFunction):
+        raise RefusedError(
+            Refusal(
+                Code.BAD_INPUT,
+                "compile_offline",
+                "a process without TRITON_INTERPRET",
+                "interpreted kernels",
+            )
+        )
+    constants = geometry.constants(shards=shards, interpreted=False)
+    scalars = {name: "i64" if name in _WIDE else "i32" for name in sampled_fused.SCALARS}
+    signature = {**_POINTERS, **scalars, **dict.fromkeys(constants, "constexpr")}
+    source = ASTSource(
+        fn=function,
+        signature={name: signature[name] for name in function.arg_names},
+        constexprs=constants,
+    )
+    built = triton.compile(
+        source, target=GPUTarget("cuda", arch, 32), options=geometry.options()
+    )
+    return Compiled(f"sm_{arch}", built.asm["ptx"], built.asm["cubin"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print target, digests and, where asked, the PTX of both specialisations."""
+    parser = argparse.ArgumentParser(description="Compile the fused kernel without a GPU.")
+    parser.add_argument("--vocab", type=int, default=129280)
+    parser.add_argument("--split", type=int, default=None)
+    parser.add_argument("--tile", type=int, default=2048)
+    parser.add_argument("--rank-dim", type=int, default=256)
+    parser.add_argument("--warps", type=int, default=4)
+    parser.add_argument("--arch", type=int, default=90)
+    parser.add_argument("--shards", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--ptx", action="store_true", help="include the PTX text")
+    asked = parser.parse_args(argv)
+    try:
+        geometry = Geometry(
+            vocab=asked.vocab,
+            split=asked.split if asked.split is not None else asked.vocab // 2,
+            tile=asked.tile,
+            rank_dim=asked.rank_dim,
+            warps=asked.warps,
+        )
+        built = compile_offline(geometry, shards=asked.shards, arch=asked.arch)
+    except BadInputError as error:
+        sys.stderr.write(f"{error}\n")
+        return int(error.exit)
+    record = {
+        "target": built.target,
+        "ptx_sha256": built.ptx_sha256,
+        "cubin_sha256": built.cubin_sha256,
+    }
+    if asked.ptx:
+        record["ptx"] = built.ptx
+    sys.stdout.write(json.dumps(record) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

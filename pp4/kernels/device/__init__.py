@@ -1,0 +1,1 @@
+"""Device code of the fused kernel: small jit functions, no host logic."""

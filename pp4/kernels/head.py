@@ -1,0 +1,131 @@
+"""The Markov head of the shards that a rank holds, laid out for the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from pp4.errors import BadInputError
+from pp4.kernels import reference
+from pp4.kernels.geometry import Geometry
+from pp4.kernels.reference import Row
+
+
+def patterns(values: Row, device: str | torch.device = "cpu") -> torch.Tensor:
+    """float32 that holds BF16 -> int16 bit patterns of the same shape."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32) >> 16
+    return torch.from_numpy(bits.astype(np.uint16).view(np.int16)).to(device)
+
+
+def sharded(values: Row, geometry: Geometry, shards: Sequence[int]) -> Row:
+    """Split the last axis at the shard bounds and pad.  [..., V] -> [shards, ..., stride]."""
+    out = np.zeros((len(shards), *values.shape[:-1], geometry.stride), np.float32)
+    for place, shard in enumerate(shards):
+        first, last = geometry.bounds[shard]
+        out[place, ..., : last - first] = values[..., first:last]
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Markov weights and cache on one device.
+
+    Attributes:
+        geometry: shapes and bounds.
+        shards: which shards are here, in order.
+        w1: ``[target vocab, rank_dim]`` int16 BF16 patterns.
+        w2: ``[shards, stride, rank_dim]`` int16 BF16 patterns.
+        bias: ``[shards, slots, stride]`` int16 BF16 patterns of the cached rows.
+        slot_of: ``[target vocab]`` int32, slot of a token's cached row or -1.
+        token_map: ``[vocab]`` int32 ids that are emitted, strictly rising; ``[1]`` where unused.
+    """
+
+    geometry: Geometry
+    shards: tuple[int, ...]
+    w1: torch.Tensor
+    w2: torch.Tensor
+    bias: torch.Tensor
+    slot_of: torch.Tensor
+    token_map: torch.Tensor
+
+    @classmethod
+    def build(
+        cls,
+        geometry: Geometry,
+        w1: Row,
+        w2: Row,
+        *,
+        cached: Sequence[int] = (),
+        shards: Sequence[int] = (0, 1),
+        token_map: Sequence[int] | None = None,
+        device: str | torch.device = "cpu",
+    ) -> Head:
+        """Lay out whole weights for some shards.
+
+        Args:
+            geometry: shapes and bounds.
+            w1: ``[target vocab, rank_dim]`` float32 that holds BF16.
+            w2: ``[vocab, rank_dim]`` float32 that holds BF16.
+            cached: tokens whose bias rows are precomputed by the same tree.
+            shards: which shards to lay out.
+            token_map: emitted id per draft id, for a reduced vocabulary.
+            device: where to put them.
+
+        Raises:
+            BadInputError: a shape does not fit or the map is not strictly rising.
+        """
+        expected = (geometry.vocab, geometry.rank_dim)
+        if w2.shape != expected or w1.ndim != 2 or w1.shape[1] != geometry.rank_dim:
+            raise BadInputError.of(
+                "markov weights", f"[*, {expected[1]}] and {expected}", f"{w1.shape}, {w2.shape}"
+            )
+        emitted = _checked_map(token_map, geometry, len(w1))
+        slot_of = np.full(len(w1), -1, np.int32)
+        slot_of[list(cached)] = np.arange(len(cached), dtype=np.int32)
+        # one unused slot keeps the array nonempty where nothing is cached
+        rows = [reference.markov_bias(w1[token], w2) for token in cached] or [w2[:, 0] * 0]
+        columns = sharded(np.ascontiguousarray(w2.T), geometry, shards)
+        return cls(
+            geometry=geometry,
+            shards=tuple(shards),
+            w1=patterns(w1, device),
+            w2=patterns(np.ascontiguousarray(columns.transpose(0, 2, 1)), device),
+            bias=patterns(sharded(np.stack(rows), geometry, shards), device),
+            slot_of=torch.from_numpy(slot_of).to(device),
+            token_map=torch.tensor(emitted, dtype=torch.int32, device=device),
+        )
+
+    @property
+    def target_vocab(self) -> int:
+        """Tokens that can come before: rows of ``w1``."""
+        return self.w1.shape[0]
+
+    @property
+    def slots(self) -> int:
+        """Rows of the Markov cache."""
+        return self.bias.shape[1]
+
+
+def _checked_map(
+    token_map: Sequence[int] | None, geometry: Geometry, target_vocab: int
+) -> Sequence[int]:
+    if token_map is None:
+        if geometry.mapped:
+            raise BadInputError.of("token_map", "a map for a mapped geometry", "none")
+        if target_vocab < geometry.vocab:
+            raise BadInputError.of(
+                "w1", f"a row for each of {geometry.vocab} tokens", f"{target_vocab} rows"
+            )
+        return (0,)
+    rising = all(a < b for a, b in zip(token_map, token_map[1:], strict=False))
+    fits = len(token_map) == geometry.vocab and 0 <= token_map[0] <= token_map[-1] < target_vocab
+    if not (geometry.mapped and rising and fits):
+        raise BadInputError.of(
+            "token_map",
+            f"{geometry.vocab} strictly rising ids below {target_vocab}, in a mapped geometry",
+            f"{len(token_map)} ids, rising: {rising}, mapped: {geometry.mapped}",
+        )
+    return token_map
