@@ -16,13 +16,13 @@ import torch
 
 from pp4.errors import BadInputError
 from pp4.kernels import dyadic24, sampled_fused
-from pp4.kernels.faults import Fault
 from pp4.kernels.head import Head, patterns, sharded
 from pp4.kernels.link import Link
 from pp4.kernels.reference import Row
 from pp4.kernels.sampled_fused import GREEDY, INACTIVE, SAMPLED
 
 POISON_INT = -0x5A5A5A5B
+ALIGNMENT = 16
 MODES = (INACTIVE, SAMPLED, GREEDY)
 
 
@@ -83,7 +83,8 @@ class SampledBlock:
         kernel: the product's kernel; a control passes its mutant.
 
     Raises:
-        BadInputError: head and link disagree about shards, or the batch does not fit.
+        BadInputError: head and link disagree about shards, the batch does not fit, or a buffer
+            does not start where the kernel may read it.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class SampledBlock:
         self.head, self.link, self.batch, self.n_out = head, link, batch, n_out
         self.kernel = kernel or sampled_fused._kernel
         self._allocate(head.w1.device)
+        self._check_alignment()
 
     def _allocate(self, device: torch.device) -> None:
         geometry, shards = self.head.geometry, self.link.shards
@@ -118,6 +120,22 @@ class SampledBlock:
         self.candidates = make(batch, lists, dtype=torch.int64)
         self.retired = make(batch, 3, dtype=torch.int64)
 
+    def _check_alignment(self) -> None:
+        """Refuse buffers that break what the kernel tells the compiler about its pointers."""
+        for name, tensor in (
+            ("w1", self.head.w1),
+            ("w2", self.head.w2),
+            ("bias", self.head.bias),
+            ("logits", self.logits),
+            ("candidates", self.candidates),
+        ):
+            if tensor.data_ptr() % ALIGNMENT or not tensor.is_contiguous():
+                raise BadInputError.of(
+                    name,
+                    f"a contiguous buffer that starts on {ALIGNMENT} bytes",
+                    f"address {tensor.data_ptr():#x}, strides {tensor.stride()}",
+                )
+
     def load(self, requests: Sequence[Request], logits: Row) -> None:
         """Rewrite the inputs in place.
 
@@ -126,12 +144,14 @@ class SampledBlock:
             logits: ``[B, n_out, V]`` base logits, float32 that holds BF16, NaN payloads kept.
 
         Raises:
-            BadInputError: a count or shape does not fit, a mode or an anchor is out of range.
+            BadInputError: a count or shape does not fit, a mode or an anchor is out of range, a
+                logit is not BF16.
         """
         shape = (self.batch, self.n_out, self.head.geometry.vocab)
         if len(requests) != self.batch or logits.shape != shape:
             raise BadInputError.of(
-                "block inputs", f"{self.batch} requests, logits {shape}",
+                "block inputs",
+                f"{self.batch} requests, logits {shape}",
                 f"{len(requests)} requests, logits {logits.shape}",
             )
         for row, request in enumerate(requests):

@@ -12,9 +12,10 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from pp4.errors import BadInputError, Code, RefusedError, Refusal
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError
 from pp4.kernels.geometry import Geometry
 
 _POINTERS = {
@@ -102,14 +103,24 @@ def compile_offline(
         signature={name: signature[name] for name in function.arg_names},
         constexprs=constants,
     )
-    built = triton.compile(
-        source, target=GPUTarget("cuda", arch, 32), options=geometry.options()
-    )
+    built = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=geometry.options())
     return Compiled(f"sm_{arch}", built.asm["ptx"], built.asm["cubin"])
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print target, digests and, where asked, the PTX of both specialisations."""
+def _kernel_of(control: str | None, directory: Path | None) -> Any:
+    """Return the kernel of a mutant, or nothing for the product's own."""
+    if control is None:
+        return None
+    if directory is None:
+        raise RefusedError(
+            Refusal(Code.BAD_INPUT, "--control", "--directory, where the copy is written", "none")
+        )
+    from pp4.kernels.controls import build
+
+    return build(control, directory)._kernel
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Compile the fused kernel without a GPU.")
     parser.add_argument("--vocab", type=int, default=129280)
     parser.add_argument("--split", type=int, default=None)
@@ -119,7 +130,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--arch", type=int, default=90)
     parser.add_argument("--shards", type=int, choices=(1, 2), default=1)
     parser.add_argument("--ptx", action="store_true", help="include the PTX text")
-    asked = parser.parse_args(argv)
+    parser.add_argument("--control", help="compile this mutant in place of the product")
+    parser.add_argument("--directory", type=Path, help="where the mutant's copy is written")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print target, digests and, where asked, the PTX of one specialisation as JSON."""
+    asked = _parser().parse_args(argv)
     try:
         geometry = Geometry(
             vocab=asked.vocab,
@@ -128,8 +146,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             rank_dim=asked.rank_dim,
             warps=asked.warps,
         )
-        built = compile_offline(geometry, shards=asked.shards, arch=asked.arch)
-    except BadInputError as error:
+        kernel = _kernel_of(asked.control, asked.directory)
+        built = compile_offline(geometry, shards=asked.shards, arch=asked.arch, kernel=kernel)
+    except Pp4Error as error:
         sys.stderr.write(f"{error}\n")
         return int(error.exit)
     record = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -15,8 +16,12 @@ from pp4.kernels.reference import Row
 
 
 def patterns(values: Row, device: str | torch.device = "cpu") -> torch.Tensor:
-    """float32 that holds BF16 -> int16 bit patterns of the same shape."""
-    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32) >> 16
+    """float32 that holds BF16 -> int16 bit patterns of the same shape.
+
+    Raises:
+        BadInputError: another dtype, or a value that BF16 does not hold.
+    """
+    bits = reference.require_bf16("values", values).view(np.uint32) >> 16
     return torch.from_numpy(bits.astype(np.uint16).view(np.int16)).to(device)
 
 
@@ -75,7 +80,8 @@ class Head:
             device: where to put them.
 
         Raises:
-            BadInputError: a shape does not fit or the map is not strictly rising.
+            BadInputError: a shape or value does not fit, a cached token does not exist or is listed
+                twice, or the map is not strictly rising.
         """
         expected = (geometry.vocab, geometry.rank_dim)
         if w2.shape != expected or w1.ndim != 2 or w1.shape[1] != geometry.rank_dim:
@@ -83,6 +89,7 @@ class Head:
                 "markov weights", f"[*, {expected[1]}] and {expected}", f"{w1.shape}, {w2.shape}"
             )
         emitted = _checked_map(token_map, geometry, len(w1))
+        _check_cached(cached, len(w1))
         slot_of = np.full(len(w1), -1, np.int32)
         slot_of[list(cached)] = np.arange(len(cached), dtype=np.int32)
         # one unused slot keeps the array nonempty where nothing is cached
@@ -109,6 +116,16 @@ class Head:
         return self.bias.shape[1]
 
 
+def _check_cached(cached: Sequence[int], target_vocab: int) -> None:
+    wrong = [token for token in cached if not 0 <= token < target_vocab]
+    if wrong or len(set(cached)) != len(cached):
+        raise BadInputError.of(
+            "cached",
+            f"distinct tokens below {target_vocab}",
+            f"{wrong[0]}" if wrong else "a token twice",
+        )
+
+
 def _checked_map(
     token_map: Sequence[int] | None, geometry: Geometry, target_vocab: int
 ) -> Sequence[int]:
@@ -120,7 +137,7 @@ def _checked_map(
                 "w1", f"a row for each of {geometry.vocab} tokens", f"{target_vocab} rows"
             )
         return (0,)
-    rising = all(a < b for a, b in zip(token_map, token_map[1:], strict=False))
+    rising = all(a < b for a, b in pairwise(token_map))
     fits = len(token_map) == geometry.vocab and 0 <= token_map[0] <= token_map[-1] < target_vocab
     if not (geometry.mapped and rising and fits):
         raise BadInputError.of(

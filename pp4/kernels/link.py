@@ -14,7 +14,7 @@ from typing import Protocol
 
 import torch
 
-from pp4.errors import BadInputError, Code, RefusedError, Refusal
+from pp4.errors import BadInputError, Code, Refusal, RefusedError
 from pp4.kernels.faults import Fault
 
 SLOTS = 2

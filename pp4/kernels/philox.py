@@ -62,9 +62,7 @@ def stream(*, key: int, position: int, round: int, purpose: Purpose) -> tuple[in
     """
     if not 0 <= key < 1 << 64:
         raise BadInputError.of("request key", "64 bits, unsigned", str(key))
-    return philox4x32_10(
-        (position, round, int(purpose), DEFINITION_WORD), (key & _MASK, key >> 32)
-    )
+    return philox4x32_10((position, round, int(purpose), DEFINITION_WORD), (key & _MASK, key >> 32))
 
 
 def draft_ticket(*, key: int, position: int, round: int) -> int:

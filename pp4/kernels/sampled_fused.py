@@ -62,8 +62,9 @@ def _merge_lists(lists, LISTS: tl.constexpr, PADDED: tl.constexpr):
     # the shift keeps a control word below 2**63 for up to 1024 lists
     tagged = bitonic.top32((head << 13) | group.to(tl.int64), PADDED * 8)
     chosen = (tagged & 8191).to(tl.int32)
-    words = tl.load(lists + chosen[:, None] * 4 + tl.arange(0, 4)[None, :])
-    words = tl.where((tagged >> 13)[:, None] > 0, words, 0)
+    # a group whose head is empty holds nothing, and it may lie past the last list
+    real = ((tagged >> 13) > 0)[:, None] & (tl.arange(0, 4) >= 0)[None, :]
+    words = tl.load(lists + chosen[:, None] * 4 + tl.arange(0, 4)[None, :], mask=real, other=0)
     return bitonic.top32(tl.reshape(words, [128]), 128)
 
 
@@ -83,8 +84,18 @@ def _keys(pattern, place, inside, TILE: tl.constexpr):
 
 
 @triton.jit
-def _best_of_groups(logits, head, size, offset, column, TILE: tl.constexpr, SPAN: tl.constexpr,
-                    GROUP: tl.constexpr, RANK_DIM: tl.constexpr, CACHED: tl.constexpr):
+def _best_of_groups(
+    logits,
+    head,
+    size,
+    offset,
+    column,
+    TILE: tl.constexpr,
+    SPAN: tl.constexpr,
+    GROUP: tl.constexpr,
+    RANK_DIM: tl.constexpr,
+    CACHED: tl.constexpr,
+):
     """Best key of every group of neighbours in SPAN columns of a tile; -> ([SPAN / GROUP], bad)."""
     place = column + tl.arange(0, SPAN)
     inside = offset + place < size
@@ -97,8 +108,9 @@ def _best_of_groups(logits, head, size, offset, column, TILE: tl.constexpr, SPAN
 
 
 @triton.jit
-def _first_level(logits, head, size, offset, TILE: tl.constexpr, GROUP: tl.constexpr,
-                 RANK_DIM: tl.constexpr):
+def _first_level(
+    logits, head, size, offset, TILE: tl.constexpr, GROUP: tl.constexpr, RANK_DIM: tl.constexpr
+):
     """Best key of every group of a tile; -> ([TILE / GROUP], whether any column is bad).
 
     A cached row takes the tile at once.  An uncached row takes it in spans, or the products of
@@ -124,8 +136,9 @@ def _first_level(logits, head, size, offset, TILE: tl.constexpr, GROUP: tl.const
 
 
 @triton.jit
-def _tile_top32(logits, head, size, offset, TILE: tl.constexpr, GROUP: tl.constexpr,
-                RANK_DIM: tl.constexpr):
+def _tile_top32(
+    logits, head, size, offset, TILE: tl.constexpr, GROUP: tl.constexpr, RANK_DIM: tl.constexpr
+):
     """Top 32 keys of one tile, and whether any of its columns is bad.
 
     Two exact steps as in :func:`_merge_lists`: the best of every group of neighbours, the 32 best
@@ -176,9 +189,7 @@ def _open_epoch(word, low, epoch, link, told, bounds, INTERPRETED: tl.constexpr)
     """Look at the sticky words, wait for ``word`` in low..epoch - 1, check the range; -> fault."""
     _, _, _, own_error = link
     budget, max_polls, epoch_limit = bounds
-    fault = exchange.wait(
-        word, low, epoch - 1, own_error, told, budget, max_polls, INTERPRETED
-    )
+    fault = exchange.wait(word, low, epoch - 1, own_error, told, budget, max_polls, INTERPRETED)
     if (fault == 0) & (epoch > epoch_limit):
         fault = _EPOCH_EXHAUSTED
     return fault
@@ -282,8 +293,21 @@ def _write(outputs, at, ids, count, token, fault):
 
 
 @triton.jit
-def _finish(union, fault, sampled, counter, outputs, at, next_token, map_ptr, link, told,
-            PAIRED: tl.constexpr, HAS_MAP: tl.constexpr, INTERPRETED: tl.constexpr):
+def _finish(
+    union,
+    fault,
+    sampled,
+    counter,
+    outputs,
+    at,
+    next_token,
+    map_ptr,
+    link,
+    told,
+    PAIRED: tl.constexpr,
+    HAS_MAP: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+):
     """Tickets, draw and outputs of a row that is not padding; -> its fault."""
     _, _, _, own_error = link
     fault = _verdict(union, fault)
@@ -313,15 +337,15 @@ def _stamp(outputs, at, epoch):
     tl.store(stamp_ptr + at, epoch)
 
 
-POINTERS = (
-    "logits_ptr w1_ptr w2_ptr bias_ptr slot_ptr map_ptr mode_ptr key_ptr position_ptr round_ptr "
-    "chain_ptr ids_ptr q_ptr token_ptr error_ptr stamp_ptr candidates_ptr retired_ptr epoch_ptr "
-    "own_error_ptr"
-).split()
-SCALARS = (
-    "own_workspace peer_workspace rank vocab split target_vocab slots rows index n_out stride128 "
-    "budget max_polls epoch_limit"
-).split()
+POINTERS = [
+    "logits_ptr", "w1_ptr", "w2_ptr", "bias_ptr", "slot_ptr", "map_ptr", "mode_ptr", "key_ptr",
+    "position_ptr", "round_ptr", "chain_ptr", "ids_ptr", "q_ptr", "token_ptr", "error_ptr",
+    "stamp_ptr", "candidates_ptr", "retired_ptr", "epoch_ptr", "own_error_ptr",
+]  # fmt: skip
+SCALARS = [
+    "own_workspace", "peer_workspace", "rank", "vocab", "split", "target_vocab", "slots", "rows",
+    "index", "n_out", "stride128", "budget", "max_polls", "epoch_limit",
+]  # fmt: skip
 
 
 # Nothing that varies at run time makes another binary: no scalar is specialised on its value, and
@@ -340,7 +364,7 @@ def _kernel(
     SHARDS: tl.constexpr, TILES: tl.constexpr, PADDED_TILES: tl.constexpr, TILE: tl.constexpr,
     GROUP: tl.constexpr, RANK_DIM: tl.constexpr, HAS_MAP: tl.constexpr,
     INTERPRETED: tl.constexpr,
-):
+):  # fmt: skip
     # every buffer starts on 16 bytes (the host checks it) and every row on 128 elements
     logits_ptr = tl.multiple_of(logits_ptr, 16)
     bias_ptr = tl.multiple_of(bias_ptr, 16)
@@ -409,6 +433,6 @@ def _kernel(
                 fault = _finish(
                     union, fault, mode == _SAMPLED, counter, outputs, at, next_token, map_ptr,
                     link, told, SHARDS == 1, HAS_MAP, INTERPRETED,
-                )
+                )  # fmt: skip
                 epoch = tl.load(epoch_ptr + row)
                 _stamp(outputs, at, tl.where(fault == 0, epoch, 0))

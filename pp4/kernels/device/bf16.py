@@ -17,7 +17,7 @@ def widen(pattern):
 
 @triton.jit
 def round_to_bf16(value):
-    """float32 -> int32 BF16 pattern (0..0xFFFF), ties to even; NaN before the rounding stays NaN."""
+    """float32 -> int32 BF16 pattern (0..0xFFFF), ties to even; what was NaN before stays NaN."""
     bits = value.to(tl.int32, bitcast=True)
     rounded = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16) & 0xFFFF
     return tl.where((bits & 0x7FFFFFFF) > 0x7F800000, 0x7FC0, rounded)

@@ -178,9 +178,7 @@ def sticky(own_error, peer_error):
 
 
 @triton.jit
-def wait(
-    pointer, low, high, own_error, peer_error, budget, max_polls, INTERPRETED: tl.constexpr
-):
+def wait(pointer, low, high, own_error, peer_error, budget, max_polls, INTERPRETED: tl.constexpr):
     """Wait until a word lies in low..high; -> 0, or the fault that ended the wait.
 
     Sticky words end it before the word is looked at; a word above ``high`` is PROTOCOL.
@@ -202,6 +200,7 @@ def wait(
 @triton.jit
 def raise_fault(fault, own_error, peer_error, PAIRED: tl.constexpr, INTERPRETED: tl.constexpr):
     """Set the sticky words: the own one by a local maximum, the peer's by plain stores."""
+    tl.debug_barrier()
     tl.atomic_max(own_error, fault.to(tl.int64), sem="acq_rel", scope="gpu")
     if PAIRED:
         tl.store(peer_error + fault, tl.full([], 1, tl.int64))

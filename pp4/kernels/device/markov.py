@@ -17,8 +17,16 @@ def _fold(x, N: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _strided(w1_row, w2, columns, inside, FIRST: tl.constexpr, STRIDE: tl.constexpr,
-             CHUNK: tl.constexpr, RANK_DIM: tl.constexpr):
+def _strided(
+    w1_row,
+    w2,
+    columns,
+    inside,
+    FIRST: tl.constexpr,
+    STRIDE: tl.constexpr,
+    CHUNK: tl.constexpr,
+    RANK_DIM: tl.constexpr,
+):
     """Partial sums over the chunks FIRST, FIRST + STRIDE, ... in the order of the halving tree.
 
     The tree adds r and r + R/2 first, then r and r + R/4, and so on, so the sum over one stride is

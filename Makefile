@@ -1,0 +1,55 @@
+# Everything runs from a .venv inside the checkout, with the versions of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TRITON36 := .triton36
+REHEARSAL := build/rehearsal
+# Two workers fit the two cores that the project promises to be content with.
+WORKERS ?= 2
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+# pip builds this package in an isolated environment; its tools are pinned like everything else.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
+
+.PHONY: rehearse test lint test-triton36 wheel clean
+
+rehearse: $(STAMP)
+	rm -rf $(REHEARSAL)
+	mkdir -p $(dir $(REHEARSAL))
+	$(BIN)/pp4 pair-qualify --dry-run --out $(REHEARSAL)
+	$(BIN)/pp4 verify-receipt --kind rehearsal $(REHEARSAL)/*.json
+
+test: lint
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# The kernels promise Triton 3.6 as well; it is laid in front of the pinned one, not over it.
+test-triton36: $(STAMP) $(TRITON36)/.installed
+	PYTHONPATH=$(CURDIR)/$(TRITON36) $(BIN)/python -c \
+	    "import triton; v = triton.__version__; raise SystemExit(not v.startswith('3.6.') and v)"
+	PYTHONPATH=$(CURDIR)/$(TRITON36) $(BIN)/python -m pytest -n $(WORKERS) tests/kernels
+
+wheel: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --wheel --outdir dist
+
+clean:
+	rm -rf $(VENV) $(VENV)-light $(TRITON36) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[gpu,dev]'
+	touch $@
+
+# The pins name another Triton, so this one install goes without them.
+$(TRITON36)/.installed: $(STAMP)
+	rm -rf $(TRITON36)
+	env -u PIP_CONSTRAINT $(BIN)/python -m pip install -q --no-deps --target $(TRITON36) triton==3.6.0
+	touch $@

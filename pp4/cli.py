@@ -1,0 +1,225 @@
+"""The ``pp4`` command: parse, build, call, render, exit code.
+
+This is the composition root, the one place that knows every part; it decides nothing about
+receipts, gates or machines.  Parts are imported by the command that needs them, so that
+``pp4 --help`` stays light.  :func:`main` turns every way to end into one refusal and one exit code.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pp4 import __version__
+from pp4.config import Settings, load_settings
+from pp4.console import Console
+from pp4.console.endings import Stopped, answer, signals
+from pp4.errors import Code, Exit, Refusal, RefusedError, UsageError
+
+app = typer.Typer(
+    help="Qualify a physical pair of GPUs for sampled DSpark drafting; leave checkable receipts.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What every command gets: the settings and the console of this call."""
+
+    settings: Settings
+    console: Console
+
+
+def _say_version(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        _call(context).console.line(f"pp4 {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Qualify a physical pair of GPUs for sampled DSpark drafting; leave checkable receipts."""
+
+
+@app.command("pair-qualify")
+def pair_qualify(
+    context: typer.Context,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Rehearse every gate on the CPU of this machine.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Directory for the receipt and the journal.")] = Path(
+        "pp4-rehearsal"
+    ),
+    as_json: AsJson = False,
+) -> int:
+    """Run the gates on a pair of ranks and write a receipt."""
+    console = _call(context).console
+    if not dry_run:
+        raise RefusedError(
+            Refusal(
+                code=Code.NOT_BUILT_YET,
+                where="pp4 pair-qualify",
+                expected="--dry-run, the only way of this version to run the gates",
+                found="a physical run, which this version cannot do: it opens no HOLD",
+                next="pp4 pair-qualify --dry-run",
+            )
+        )
+    from pp4.qualify.rehearsal import rehearse
+
+    with console.progress() as progress:
+        outcome = rehearse(out, progress)
+    console.outcome(outcome)
+    return int(outcome.exit)
+
+
+@app.command("verify-receipt")
+def verify_receipt(
+    context: typer.Context,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Receipts to check.")],
+    kind: Annotated[str | None, typer.Option(help="Refuse a receipt of another kind.")] = None,
+    allowed_signers: Annotated[
+        Path | None, typer.Option(help="File of keys (ssh-keygen) whose signatures count.")
+    ] = None,
+    max_age: Annotated[
+        str | None, typer.Option(help="Refuse what is older: 45 (seconds), 30m, 12h, 90d, 4w.")
+    ] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Accept receipts of an older source as history.")
+    ] = False,
+    current: Annotated[
+        bool, typer.Option("--current", help="Refuse receipts of another source than this one.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Check receipts offline: what they prove, and what they do not."""
+    from pp4.clock import SystemClock, parse_span
+    from pp4.receipts import Policy, verify
+    from pp4.receipts.models import KINDS
+
+    policy = Policy(
+        kind=_known_kind(kind, KINDS),
+        max_age=None if max_age is None else parse_span(max_age, "--max-age"),
+        current=current,
+        history=history,
+        allowed_signers=allowed_signers,
+        now=SystemClock().wall(),
+    )
+    report = verify(files, policy)
+    _call(context).console.report(report)
+    return int(report.exit)
+
+
+@app.command()
+def explain(
+    context: typer.Context,
+    code: Annotated[
+        str | None, typer.Argument(metavar="[CODE]", help="As a refusal names it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Explain a code: its cause, what is left behind, the way out; without one, list all."""
+    from pp4.explain import PAGES, page
+
+    console = _call(context).console
+    if code is None:
+        console.pages([PAGES[one] for one in Code])
+    else:
+        console.page(page(code))
+    return Exit.DONE
+
+
+@app.command()
+def doctor(
+    context: typer.Context,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse where anything is missing or doubtful.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Say what this machine can do, and what to do about the rest."""
+    from pp4.doctor import SystemProbes, diagnose
+
+    call = _call(context)
+    diagnosis = diagnose(SystemProbes(), call.settings, strict=strict)
+    call.console.diagnosis(diagnosis)
+    return diagnosis.exit
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        argv: the arguments; those of this process if none are given.
+
+    Returns:
+        The exit code; nothing is raised.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    # Looked up before parsing, because a usage error has to be one JSON document as well.
+    console = Console(as_json="--json" in arguments, color=False)
+    try:
+        with signals():
+            return _run(arguments, console)
+    except (Stopped, KeyboardInterrupt):
+        # A signal while the answer to an earlier end was being printed; it has been said already.
+        return int(Exit.INTERRUPTED)
+    finally:
+        console.close()
+
+
+def _run(arguments: list[str], console: Console) -> int:
+    debug = False
+    try:
+        settings = load_settings()
+        debug, console.color = settings.debug, settings.color
+        call = Call(settings, console)
+        return int(app(arguments, prog_name="pp4", standalone_mode=False, obj=call) or 0)
+    except SystemExit as stop:
+        # Shell completion ends so, and the parser when the reader of its help has left.
+        broken = console.reader_left()
+        return stop.code if isinstance(stop.code, int) and not broken else int(Exit.DONE)
+    except (Exception, Stopped) as error:
+        refusal, code = answer(error, " ".join(["pp4", *arguments[:1]]))
+        with suppress(RefusedError):
+            console.refusal(refusal)
+        if debug and refusal.code is Code.INTERNAL:
+            console.trace(error)
+        return int(code)
+
+
+def _call(context: typer.Context) -> Call:
+    call = context.obj
+    if not isinstance(call, Call):
+        raise TypeError("pp4 commands are started through pp4.cli.main")
+    return call
+
+
+def _known_kind(kind: str | None, known: Sequence[str]) -> str | None:
+    if kind is None or kind in known:
+        return kind
+    near = get_close_matches(kind, known, n=1)
+    raise UsageError(
+        Refusal(
+            code=Code.USAGE,
+            where="pp4 verify-receipt --kind",
+            expected=f"one of {', '.join(known)}" + (f" (perhaps {near[0]})" if near else ""),
+            found=repr(kind),
+            next="pp4 verify-receipt --help",
+        )
+    )

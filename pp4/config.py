@@ -1,0 +1,127 @@
+"""Settings: what the environment of this process says about pp4.
+
+Nothing else in pp4 reads the environment.  A value that makes no sense refuses; it is never
+replaced by a default, because whoever set it meant something by it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pp4.errors import Code, Refusal, RefusedError
+
+#: The two switches of the sampled path; pp4 passes neither on to a process that it starts.
+SWITCHES = ("DSPARK_SAMPLED_TOP32", "VLLM_DSPARK_SAMPLED_TOP32")
+
+_TRUTH = {"": False, "0": False, "1": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one run of the command.
+
+    Attributes:
+        debug: ``PP4_DEBUG``: show tracebacks of unexpected errors.
+        color: whether a terminal may be coloured; ``NO_COLOR`` and ``TERM=dumb`` turn it off.
+        state_dir: ``PP4_STATE_DIR``: journals and records of this user.
+        host_dir: ``PP4_HOST_DIR``: fences and GPU locks, the same for every user of a host.
+        temp_dir: where short-lived files go.
+    """
+
+    debug: bool
+    color: bool
+    state_dir: Path
+    host_dir: Path
+    temp_dir: Path
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings.
+
+    Args:
+        environ: the environment to read; that of this process if none is given.
+
+    Raises:
+        RefusedError: ``BAD_SETTING`` with the variable's name and what it holds.
+    """
+    env = os.environ if environ is None else environ
+    return Settings(
+        debug=_switch(env, "PP4_DEBUG"),
+        color=not env.get("NO_COLOR") and env.get("TERM") != "dumb",
+        state_dir=_directory(env, "PP4_STATE_DIR") or _default_state_dir(env),
+        host_dir=_directory(env, "PP4_HOST_DIR") or Path("/var/lib/pp4"),
+        temp_dir=Path(tempfile.gettempdir()),
+    )
+
+
+def child_environment(
+    changes: Mapping[str, str], environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the environment for a process that pp4 starts.
+
+    Both switches of the sampled path are taken out first: a person's shell must not be able to
+    turn the path on inside a run that is meant to have it off.
+
+    Args:
+        changes: what the process gets on top; the only way to set a switch.
+        environ: the environment to start from; that of this process if none is given.
+    """
+    env = os.environ if environ is None else environ
+    return {name: text for name, text in env.items() if name not in SWITCHES} | dict(changes)
+
+
+def _switch(env: Mapping[str, str], name: str) -> bool:
+    text = env.get(name, "")
+    if text not in _TRUTH:
+        raise _bad(name, "0 or 1", text)
+    return _TRUTH[text]
+
+
+def _directory(env: Mapping[str, str], name: str) -> Path | None:
+    text = env.get(name, "")
+    if not text:
+        return None
+    path = Path(text)
+    # Relative would mean another directory for each working directory: two state directories
+    # instead of one, and locks that exclude nobody.
+    if not path.is_absolute():
+        raise _bad(name, "an absolute path", text)
+    if path.exists() and not path.is_dir():
+        raise _bad(name, "a directory", f"{text}, which is something else")
+    return path
+
+
+def _default_state_dir(env: Mapping[str, str]) -> Path:
+    # The base directory rules ask to ignore a relative XDG_STATE_HOME.
+    base = env.get("XDG_STATE_HOME", "")
+    if base.startswith("/"):
+        return Path(base) / "pp4"
+    home = env.get("HOME") or _account_home()
+    if not home.startswith("/"):
+        raise _bad("HOME", "an absolute path (or PP4_STATE_DIR)", home)
+    return Path(home) / ".local" / "state" / "pp4"
+
+
+def _account_home() -> str:
+    # Services and containers often run without HOME, or as a user that no account file names.
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return ""
+
+
+def _bad(name: str, expected: str, found: str) -> RefusedError:
+    return RefusedError(
+        Refusal(
+            code=Code.BAD_SETTING,
+            where=f"environment variable {name}",
+            expected=expected,
+            found=repr(found) if found else "nothing",
+            next=f"unset {name}",
+        )
+    )

@@ -1,0 +1,266 @@
+"""What a person, or a program that reads ``--json``, sees; the only part of pp4 that prints.
+
+A terminal gets tables and a moving bar, anything else plain lines that ``grep`` and a log file can
+live with.  Results go to standard output, progress and refusals to standard error.  rich is
+imported where it is used: most calls never need it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pp4.console.progress import LiveProgress, PlainProgress
+from pp4.console.streams import Stream, visible
+from pp4.errors import Exit, Refusal, RefusedError
+from pp4.qualify.progress import Progress, Silent
+
+if TYPE_CHECKING:
+    from pp4.doctor import Diagnosis
+    from pp4.explain import Page
+    from pp4.receipts import Report
+    from pp4.receipts.checks import Check
+
+__all__ = ["Console", "Outcome", "Stream", "visible"]
+
+
+class Outcome(Protocol):
+    """What a rehearsal hands back, as far as a person sees it."""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict's word."""
+
+    @property
+    def receipt_path(self) -> Path:
+        """Where the receipt lies."""
+
+    @property
+    def exit(self) -> Exit:
+        """The exit code of the run."""
+
+    @property
+    def receipt(self) -> Mapping[str, Any]:
+        """The receipt, parsed."""
+
+    @property
+    def differences(self) -> Sequence[str]:
+        """What a physical run would do otherwise."""
+
+
+class Console:
+    """Renders results, refusals and progress.
+
+    Args:
+        as_json: one JSON document on standard output instead of text for people.
+        color: whether a terminal may be coloured.
+    """
+
+    def __init__(self, *, as_json: bool = False, color: bool = True) -> None:
+        self.as_json = as_json
+        self.color = color
+        self._out = Stream(sys.stdout, "standard output")
+        self._err = Stream(sys.stderr, "standard error")
+
+    def close(self) -> None:
+        """Let go of both streams; what cannot be flushed any more is dropped."""
+        self._out.close()
+        self._err.close()
+
+    def reader_left(self) -> bool:
+        """Whether somebody else met the broken pipe of standard output before us."""
+        return self._out.file is not sys.stdout
+
+    def line(self, text: str = "") -> None:
+        """Print one line of a result."""
+        self._out.write(f"{visible(text)}\n")
+
+    def document(self, content: Mapping[str, object]) -> None:
+        """Print the one JSON document of a ``--json`` run."""
+        self._out.write(json.dumps(content, indent=2, ensure_ascii=True) + "\n")
+
+    def refusal(self, refusal: Refusal) -> None:
+        """Print a refusal: text on standard error, or the same object as the JSON document."""
+        record = refusal.as_dict()
+        if self.as_json:
+            self.document(record)
+            return
+        order = ("code", "where", "host", "expected", "source", "found", "left", "next")
+        names = {"source": "from"}
+        text = "".join(f"{names.get(key, key):<9} {visible(record[key])}\n" for key in order)
+        self._complain(text)
+
+    def trace(self, error: BaseException) -> None:
+        """Print the traceback of an unexpected error; for ``PP4_DEBUG=1`` alone."""
+        self._complain("".join(traceback.format_exception(error)))
+
+    def diagnosis(self, diagnosis: Diagnosis) -> None:
+        """Print what the doctor found."""
+        if self.as_json:
+            self.document(diagnosis.as_dict())
+            return
+        rows = [(c.status, c.name, c.found, c.needed_for, c.todo) for c in diagnosis.checks]
+        self._table(("status", "what", "found", "needed for", "to do"), rows)
+
+    def page(self, page: Page) -> None:
+        """Print the page of one code."""
+        if self.as_json:
+            self.document(page.as_dict())
+            return
+        self.line(str(page.code))
+        for title, text in (("cause", page.cause), ("left", page.left), ("way out", page.way_out)):
+            self.line(f"  {title:<8} {text}")
+
+    def pages(self, pages: Sequence[Page]) -> None:
+        """Print every code with its cause."""
+        if self.as_json:
+            self.document({"codes": [page.as_dict() for page in pages]})
+            return
+        self._table(("code", "cause"), [(page.code, page.cause) for page in pages])
+
+    def report(self, report: Report) -> None:
+        """Print every check of a verification and what the receipts prove."""
+        if self.as_json:
+            self.document(report.as_dict())
+            return
+        for file in report.files:
+            self.line(
+                f"{file.file}: {file.kind or 'no receipt'}, sha256 {file.sha256 or 'unknown'}"
+            )
+            self._checks(file.checks)
+            for text in file.shows:
+                self.line(f"shows: {text}")
+            for text in file.does_not_show if file.kind else ():
+                self.line(f"does not show: {text}")
+            self.line()
+        if report.overall:
+            self.line("all files together:")
+            self._checks(report.overall)
+        if report.failures:
+            # The table says it all; the refusal says the first thing in the shape of all others.
+            first, *more = report.failures
+            found = f"{first.found} (and {len(more)} more)" if more else first.found
+            where = f"{first.file}: {first.name}" if first.file else first.name
+            self.refusal(Refusal(first.code, where, first.expected, found, "verify-receipt"))
+
+    def _checks(self, checks: Sequence[Check]) -> None:
+        rows = [
+            (c.status, c.name, c.code if c.status == "fail" else "", c.expected, c.found)
+            for c in checks
+        ]
+        self._table(("status", "check", "code", "expected", "found"), rows)
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Print a rehearsal: its gates, what it does not show, and how to check its receipt."""
+        if self.as_json:
+            self.document(_outcome_record(outcome))
+            return
+        rows = [
+            (
+                f"{gate['gate']} {gate['name']}",
+                arm["arm"],
+                "must be caught" if arm["expected"].startswith("caught") else "must pass",
+                arm["expected"],
+                arm["found"],
+                f"{int(arm['elapsed_ns']) / 1e9:.2f}",
+                _judged(arm),
+            )
+            for gate in outcome.receipt["gates"]
+            for arm in gate["arms"]
+        ]
+        self._table(("gate", "arm", "kind", "expected", "found", "seconds", "result"), rows)
+        self.line()
+        self.line(f"verdict: {outcome.verdict}")
+        self.line("A physical run would do differently:")
+        for difference in outcome.differences:
+            self.line(f"  - {difference}")
+        self.line(f"receipt: {outcome.receipt_path}")
+        kind = shlex.quote(str(outcome.receipt["kind"]))
+        path = shlex.quote(str(outcome.receipt_path))
+        self.line(f"check it with: pp4 verify-receipt --kind {kind} {path}")
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress]:
+        """Watch a run for as long as the block lasts; silent under ``--json``."""
+        if self.as_json:
+            yield Silent()
+        elif not self._err.terminal:
+            yield PlainProgress(self._complain)
+        else:
+            from rich.console import Console as Screen
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
+            screen = Screen(file=self._err.file, no_color=not self.color, markup=False)
+            columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            text = TextColumn("{task.description}", markup=False)
+            with Bar(*columns, text, console=screen, transient=True) as bar:
+                yield LiveProgress(bar)
+
+    def _complain(self, text: str) -> None:
+        try:
+            self._err.write(text)
+        except RefusedError:
+            # There is no third stream to say it on; the exit code still does.
+            return
+
+    def _table(self, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        cells = [[visible(str(cell)) for cell in row] for row in rows]
+        if self._out.terminal:
+            self._out.write(_rich_table(head, cells, color=self.color))
+            return
+        width = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+        for row in (head, *cells):
+            padded = (cell.ljust(size) for cell, size in zip(row, width, strict=True))
+            self._out.write("  ".join(padded).rstrip() + "\n")
+
+
+def _judged(arm: Mapping[str, Any]) -> str:
+    if arm["found"] == arm["expected"]:
+        return "ok"
+    return "WRONG" if arm["gating"] else "recorded"
+
+
+def _outcome_record(outcome: Outcome) -> dict[str, object]:
+    return {
+        "verdict": outcome.verdict,
+        "exit": int(outcome.exit),
+        "receipt_path": str(outcome.receipt_path),
+        "differences": list(outcome.differences),
+        "receipt": dict(outcome.receipt),
+    }
+
+
+def _rich_table(head: Sequence[str], cells: Sequence[Sequence[str]], *, color: bool) -> str:
+    from rich import box
+    from rich.console import Console as Screen
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in head:
+        table.add_column(name, overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(cell, style=_STYLE.get(cell, "")) for cell in row))
+    screen = Screen(file=sys.stdout, no_color=not color)
+    with screen.capture() as capture:
+        screen.print(table)
+    return capture.get()
+
+
+_STYLE = {
+    "ok": "green",
+    "pass": "green",
+    "warn": "yellow",
+    "missing": "yellow",
+    "skipped": "yellow",
+    "recorded": "yellow",
+    "fail": "bold red",
+    "WRONG": "bold red",
+}

@@ -1,0 +1,80 @@
+"""A run as a person watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pp4.console.streams import visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+    from pp4.qualify.plan import Step
+
+
+class PlainProgress:
+    """One line per event, for logs.
+
+    Args:
+        say: takes the text to show.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._total = 0
+        self._done = 0
+
+    def planned(self, steps: Sequence[Step]) -> None:
+        """List the plan."""
+        self._total = len(steps)
+        for step in steps:
+            self._say(f"plan {step.name}: {step.expected}: {visible(step.what)}\n")
+
+    def started(self, step: Step) -> None:
+        """Say nothing: the end of the step says all."""
+
+    def finished(self, step: Step, found: str, elapsed_s: float) -> None:
+        """Say what was found, and what should have been where it differs."""
+        self._done += 1
+        self._say(f"[{self._done}/{self._total}] {_ended(step, found)} ({elapsed_s:.2f} s)\n")
+
+    def note(self, text: str) -> None:
+        """Pass the line on."""
+        self._say(f"{visible(text)}\n")
+
+
+class LiveProgress:
+    """A moving bar; what went otherwise than planned stays on the screen above it.
+
+    Args:
+        bar: started and stopped by whoever made it.
+    """
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+        self._task: TaskID = bar.add_task("planning", total=None)
+
+    def planned(self, steps: Sequence[Step]) -> None:
+        """Set the length of the bar."""
+        self._bar.update(self._task, total=len(steps), description=f"{len(steps)} steps planned")
+
+    def started(self, step: Step) -> None:
+        """Name the step that runs."""
+        self._bar.update(self._task, description=visible(f"{step.name}: {step.what}"))
+
+    def finished(self, step: Step, found: str, elapsed_s: float) -> None:
+        """Move the bar on."""
+        self._bar.advance(self._task)
+        if found != step.expected:
+            self._bar.console.print(f"{_ended(step, found)} ({elapsed_s:.2f} s)", highlight=False)
+
+    def note(self, text: str) -> None:
+        """Print the line above the bar."""
+        self._bar.console.print(visible(text), highlight=False)
+
+
+def _ended(step: Step, found: str) -> str:
+    wrong = "" if found == step.expected else f", expected {step.expected}"
+    return visible(f"{step.name}: {found}{wrong}")

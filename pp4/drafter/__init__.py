@@ -1,0 +1,1 @@
+"""The drafter's heads: the original greedy selector and the sampled one beside it."""

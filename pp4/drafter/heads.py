@@ -1,0 +1,103 @@
+"""The one branch between the original selector and the sampled one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from pp4.drafter.selector import GreedyOutputs
+from pp4.errors import Code, Refusal, RefusedError
+from pp4.kernels.block import SampledBlock
+from pp4.kernels.sampled_fused import SAMPLED
+
+Shape = tuple[int, int]
+"""(batch, n_out) of a captured graph."""
+
+
+class HeadMode(StrEnum):
+    """How a drafter may be asked to run its head."""
+
+    DEFAULT = "default"
+    NATIVE = "native"
+    PARTIAL_RANK = "partial-rank"
+    MARGIN = "margin"
+    TRACED = "traced"
+
+
+class Original(Protocol):
+    """A captured graph of the original selector."""
+
+    def replay(self) -> GreedyOutputs:
+        """Run it; -> its fixed outputs."""
+
+
+class Sampled(Protocol):
+    """A captured graph of the sampled path."""
+
+    block: SampledBlock
+
+    def replay(self) -> None:
+        """Run it; the outputs are the block's buffers."""
+
+
+def unsupported(mode: HeadMode) -> RefusedError:
+    """Return the refusal of a head mode that the sampled path does not have."""
+    return RefusedError(
+        Refusal(
+            Code.UNSUPPORTED_HEAD_MODE,
+            f"head mode {mode}",
+            f"head mode {HeadMode.DEFAULT} where sampled drafting is on",
+            str(mode),
+            next="switch sampled drafting off for this drafter",
+        )
+    )
+
+
+class Heads:
+    """Chooses a captured graph by the switch and the batch's modes.
+
+    Args:
+        original: graphs of the original selector by shape.
+        sampled: graphs of the sampled path by shape, None where the switch is OFF.
+    """
+
+    def __init__(
+        self, original: Mapping[Shape, Original], sampled: Mapping[Shape, Sampled] | None
+    ) -> None:
+        self._original, self._sampled = original, sampled
+
+    def select(
+        self, shape: Shape, modes: Sequence[int], head_mode: HeadMode = HeadMode.DEFAULT
+    ) -> GreedyOutputs | SampledBlock:
+        """Run one block.
+
+        Args:
+            shape: (batch, n_out) of the captured graph.
+            modes: mode of each row; see ``kernels/sampled_fused.py``.
+            head_mode: how the drafter wants its head run.
+
+        Returns:
+            The original selector's own outputs, the same objects as with the switch OFF, where
+            nothing is sampled; else the block with the sampled outputs.
+
+        Raises:
+            RefusedError: ``UNSUPPORTED_HEAD_MODE``, or ``MISSING_SAMPLED_GRAPH``: the shape was
+                not captured, and there is no eager way out.
+        """
+        if self._sampled is None or SAMPLED not in modes:
+            return self._original[shape].replay()
+        if head_mode is not HeadMode.DEFAULT:
+            raise unsupported(head_mode)
+        graph = self._sampled.get(shape)
+        if graph is None:
+            raise RefusedError(
+                Refusal(
+                    Code.MISSING_SAMPLED_GRAPH,
+                    f"batch {shape[0]}, n_out {shape[1]}",
+                    f"one of the captured shapes {sorted(self._sampled)}",
+                    "no sampled graph",
+                )
+            )
+        graph.replay()
+        return graph.block

@@ -1,0 +1,254 @@
+"""The mutants, each with one defect.
+
+The edits name whole phrases of the product's source.  Whoever changes the product there meets the
+refusal of the test that builds them all, and moves the edit along.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pp4.kernels.controls.edits import Edit, Mutant
+
+_FUSED: Final = "sampled_fused.py"
+_EXCHANGE: Final = "device/exchange.py"
+
+_PROTOCOL: Final = (
+    Mutant(
+        "flag_before_data",
+        "Rank 0 publishes its flag, waits until the peer has consumed the slot, then stores",
+        (
+            Edit(
+                _FUSED,
+                "        tl.store(exchange.inbox_at(peer_workspace, row, epoch) + place, own)\n",
+                "",
+            ),
+            Edit(
+                _FUSED,
+                "        exchange.release(peer_flag, epoch, INTERPRETED)\n",
+                """\
+        exchange.release(peer_flag, epoch, INTERPRETED)
+        if first_id > 0:
+            exchange.wait(ack, epoch, epoch, own_error, told, budget, max_polls, INTERPRETED)
+        tl.store(exchange.inbox_at(peer_workspace, row, epoch) + place, own)
+""",
+            ),
+        ),
+    ),
+    Mutant(
+        "dropped_candidate",
+        "The peer's best candidate is lost in the union",
+        (
+            Edit(
+                _FUSED,
+                "bitonic.union32(own, rising)",
+                "bitonic.union32(own, tl.where(place == 0, 0, below))",
+            ),
+        ),
+    ),
+    Mutant(
+        "reused_epoch",
+        "The epoch of a row does not move on",
+        (
+            Edit(
+                _FUSED,
+                "                tl.store(epochs + row, epoch)\n                peer_ack",
+                "                peer_ack",
+            ),
+            Edit(
+                _FUSED,
+                """\
+    if fault == 0:
+        tl.store(epochs + row, epoch)
+    return union, fault
+""",
+                "    return union, fault\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "missing_stamp",
+        "No row is ever stamped as complete",
+        (Edit(_FUSED, "    tl.store(stamp_ptr + at, epoch)\n", ""),),
+    ),
+    Mutant(
+        "ignores_sticky",
+        "A wait looks at neither error word",
+        (
+            Edit(
+                _EXCHANGE,
+                """\
+        mov.u32 verdict, 3;
+        ld.acquire.gpu.global.s64 word, [$4];
+        setp.ne.s64 stop, word, 0;
+        @stop bra TELL;
+        ld.acquire.sys.global.s64 word, [$5];
+        setp.ne.s64 stop, word, 0;
+        @stop bra TELL;
+""",
+                "",
+            ),
+            Edit(
+                _EXCHANGE,
+                """\
+        if (own != 0) | (peer != 0):
+            verdict = _STICKY
+        elif word > high:
+""",
+                "        if word > high:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "no_error_message",
+        "The peer hears of no fault, and a row with bad logits sends nothing",
+        (
+            Edit(
+                _EXCHANGE,
+                """\
+    if PAIRED:
+        tl.store(peer_error + fault, tl.full([], 1, tl.int64))
+        release(peer_error, fault.to(tl.int64), INTERPRETED)
+""",
+                "",
+            ),
+            Edit(
+                _FUSED,
+                """\
+    if fault == 0:
+        place = tl.arange(0, 32)
+""",
+                """\
+    if (fault == 0) & (tl.max(own, 0) == _BAD_WORD):
+        fault = _BAD_LOGITS
+    if fault == 0:
+        place = tl.arange(0, 32)
+""",
+            ),
+        ),
+    ),
+    Mutant(
+        "padded_exchange",
+        "Padded rows are tested, exchanged and reported like live ones",
+        (
+            Edit(_FUSED, "    if mode != _INACTIVE:\n", "    if mode >= _INACTIVE:\n"),
+            Edit(
+                _FUSED, "            if mode == _INACTIVE:\n", "            if mode < _INACTIVE:\n"
+            ),
+        ),
+    ),
+)
+
+_SELECTION: Final = (
+    Mutant(
+        "swapped_bounds",
+        "Each shard takes the id bounds of the other",
+        (
+            Edit(_FUSED, "    upper = (rank + shard) > 0\n", "    upper = (rank + shard) == 0\n"),
+            Edit(
+                _FUSED,
+                "                    peer_first = tl.where(rank == 0, split, 0)\n",
+                "                    peer_first = tl.where(rank == 0, 0, split)\n",
+            ),
+            Edit(
+                _FUSED,
+                "                    peer_last = tl.where(rank == 0, vocab, split)\n",
+                "                    peer_last = tl.where(rank == 0, split, vocab)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "tie_other_way",
+        "Of equal values the higher id comes first: in a tile, across tiles and across shards",
+        (
+            Edit(
+                _FUSED,
+                "column = offset + (TILE - 1 - (keys & (TILE - 1)))",
+                "column = offset + (keys & (TILE - 1))",
+            ),
+            Edit(
+                _FUSED,
+                "((base + column).to(tl.int64) ^ _ALL_ONES)",
+                "(base + column).to(tl.int64)",
+            ),
+            Edit(
+                _FUSED,
+                "bf16.image(pattern) * TILE + (TILE - 1 - place)",
+                "bf16.image(pattern) * TILE + place",
+            ),
+            Edit(
+                _FUSED,
+                "group = (TILE - 1 - (best & (TILE - 1))) // GROUP",
+                "group = (best & (TILE - 1)) // GROUP",
+            ),
+            Edit(
+                _FUSED,
+                "token = (words & _ALL_ONES) ^ _ALL_ONES",
+                "token = words & _ALL_ONES",
+            ),
+            Edit(
+                _FUSED,
+                "ids = ((union & _ALL_ONES) ^ _ALL_ONES).to(tl.int32)",
+                "ids = (union & _ALL_ONES).to(tl.int32)",
+            ),
+        ),
+    ),
+    Mutant(
+        "mask_swapped",
+        "Rows at T = 0 are sampled, and sampled rows take the argmax",
+        (
+            Edit(
+                _FUSED,
+                "union, fault, mode == _SAMPLED, counter",
+                "union, fault, mode != _SAMPLED, counter",
+            ),
+        ),
+    ),
+    Mutant(
+        "t0_draws",
+        "A row at T = 0 gets tickets and consumes a draw",
+        (Edit(_FUSED, "    if sampled & (fault == 0):\n", "    if fault == 0:\n"),),
+    ),
+    Mutant(
+        "skip_bad_test",
+        "No tile looks for NaN or +inf",
+        (
+            Edit(
+                _FUSED,
+                "bad = tl.max((inside & bf16.is_bad(pattern)).to(tl.int32), 0)",
+                "bad = tl.min(pattern & 0, 0)",
+            ),
+        ),
+    ),
+)
+
+_ORDER: Final = (
+    Mutant(
+        "missing_barrier",
+        "No block barrier stands before a release, so only one warp's stores are published",
+        (
+            Edit(
+                _FUSED,
+                "    tl.debug_barrier()\n    before = tl.atomic_add",
+                "    before = tl.atomic_add",
+            ),
+            Edit(_EXCHANGE, "    tl.debug_barrier()\n    if INTERPRETED", "    if INTERPRETED"),
+            Edit(_EXCHANGE, "    tl.debug_barrier()\n    tl.atomic_max", "    tl.atomic_max"),
+        ),
+    ),
+    Mutant(
+        "relaxed_signal",
+        "The signals to the peer order nothing that was stored before them",
+        (Edit(_EXCHANGE, "st.release.sys.global.s64", "st.relaxed.sys.global.s64"),),
+    ),
+    Mutant(
+        "relaxed_chain",
+        "The retirement count orders nothing, so the last tile may read old lists",
+        (Edit(_FUSED, 'sem="acq_rel", scope="gpu"', 'sem="relaxed", scope="gpu"'),),
+    ),
+)
+
+MUTANTS: Final[dict[str, Mutant]] = {
+    mutant.name: mutant for mutant in (*_PROTOCOL, *_SELECTION, *_ORDER)
+}
+"""Every mutant by its name."""

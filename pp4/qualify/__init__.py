@@ -1,0 +1,1 @@
+"""The coordinator's side of qualification: plan, gates, judgement."""

@@ -1,0 +1,258 @@
+"""Cross-checks of the other kinds: sums, baselines, paths, places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from pp4.errors import Code, Exit
+from pp4.receipts.checks import Check, compare, require
+from pp4.receipts.digests import tree_digest
+from pp4.receipts.gate_checks import gate_checks, journal_checks
+from pp4.receipts.gates import Gpu, Qualification, Rehearsal, Solo
+from pp4.receipts.models import Receipt
+from pp4.receipts.records import Incident, Preparation, RefusalReceipt
+from pp4.receipts.runs import Budget, MeasuredArm, Measurement, Snapshot, WholeWorker
+
+ROLE_KINDS: Final[dict[str, frozenset[str]]] = {
+    "identity_reference": frozenset({"solo", "whole_worker"}),
+    "rehearsal": frozenset({"rehearsal"}),
+    "budget": frozenset({"budget"}),
+    "first_half": frozenset({"measurement"}),
+    "qualification": frozenset({"qualification"}),
+    "cause": frozenset({"refusal", "incident"}),
+}
+"""Which kinds a role takes.  A solo receipt is a reference and nothing else; a rehearsal is a
+rehearsal and nothing else."""
+HALVES: Final = {"A1B1": (("A1", "OFF"), ("B1", "ON")), "B2A2": (("B2", "ON"), ("A2", "OFF"))}
+GROWTH_FLOOR: Final = 16 * 1024 * 1024
+"""Memory may grow by this many bytes or by one percent, whichever is more."""
+
+
+def cross_checks(receipt: Receipt) -> list[Check]:
+    """Return the cross-checks of a receipt, those of all kinds first."""
+    checks = [_source(receipt), _roles(receipt)]
+    if isinstance(receipt, Rehearsal | Qualification | Solo):
+        return checks + gate_checks(receipt)
+    if isinstance(receipt, Budget):
+        return checks + _budget(receipt)
+    if isinstance(receipt, Measurement):
+        return checks + _measurement(receipt)
+    if isinstance(receipt, WholeWorker):
+        return checks + _whole_worker(receipt)
+    if isinstance(receipt, Preparation):
+        return checks + _preparation(receipt)
+    if isinstance(receipt, RefusalReceipt):
+        return [*checks, _refusal(receipt)]
+    return checks + _incident(receipt)
+
+
+def _source(receipt: Receipt) -> Check:
+    rows = [[file.path, file.sha256] for file in receipt.source.files]
+    if rows != sorted(rows):
+        return require("source-list", Code.CROSS_CHECK, False, "files sorted by path", "unsorted")
+    return compare("source-list", Code.CROSS_CHECK, tree_digest(rows), receipt.source.digest)
+
+
+def _roles(receipt: Receipt) -> Check:
+    odd = [
+        f"{reference.kind} as {reference.role}"
+        for reference in receipt.evidence
+        if reference.kind not in ROLE_KINDS[reference.role]
+    ]
+    expected = "kinds that their roles take"
+    return require("evidence-roles", Code.WRONG_ROLE, not odd, expected, "; ".join(odd) or expected)
+
+
+def _gpus(gpus: Iterable[Gpu], private: Iterable[str]) -> Check:
+    leaves = [gpu.uuid for gpu in gpus]
+    known = set(private)
+    return compare(
+        "gpu-names", Code.CROSS_CHECK, leaves, [leaf for leaf in leaves if leaf in known]
+    )
+
+
+def _budget(receipt: Budget) -> list[Check]:
+    checks = [_gpus(receipt.gpus, receipt.private)]
+    for part in receipt.parts:
+        exact = int(part.worst_ns) * part.times * (100 + part.margin_percent)
+        checks.append(
+            compare(
+                f"budget-part {part.name}",
+                Code.CROSS_CHECK,
+                str(-(-exact // 100)),
+                part.projected_ns,
+            )
+        )
+    total = sum(int(part.projected_ns) for part in receipt.parts)
+    checks.append(compare("budget-sum", Code.CROSS_CHECK, str(total), receipt.projected_ns))
+    verdict = "fits" if int(receipt.projected_ns) <= int(receipt.bound_ns) else "over"
+    checks.append(compare("budget-verdict", Code.CROSS_CHECK, verdict, receipt.verdict))
+    return checks
+
+
+def _measurement(receipt: Measurement) -> list[Check]:
+    wanted = HALVES[receipt.half]
+    found = tuple((arm.arm, arm.switch) for arm in receipt.arms)
+    checks = [_gpus(receipt.gpus, receipt.private)]
+    if receipt.complete:
+        checks.append(compare("arms-in-order", Code.CROSS_CHECK, wanted, found))
+    else:
+        checks.append(compare("arms-in-order", Code.CROSS_CHECK, wanted[: len(found)], found))
+    for arm in receipt.arms:
+        checks += _arm(arm)
+    partial = [arm.arm for arm in receipt.arms if arm.verdict != "complete"]
+    checks.append(
+        require(
+            "complete",
+            Code.CROSS_CHECK,
+            not (receipt.complete and partial),
+            "complete only with every arm complete",
+            f"complete: {receipt.complete}, arms that are not: {partial or 'none'}",
+        )
+    )
+    first_half = any(reference.role == "first_half" for reference in receipt.evidence)
+    second = receipt.half == "B2A2"
+    known = (first_half, receipt.first_half_closed is not None)
+    checks.append(compare("first-half", Code.CROSS_CHECK, (second, second), known))
+    checks.append(
+        require(
+            "summary",
+            Code.CROSS_CHECK,
+            receipt.summary is None or (second and receipt.complete),
+            "a summary only where both halves are complete",
+            "a summary" if receipt.summary else "none",
+        )
+    )
+    return checks
+
+
+def _arm(arm: MeasuredArm) -> list[Check]:
+    first, *later = arm.snapshots
+    name = f"baseline {arm.arm}"
+    sealed = tree_digest(first.model_dump(mode="json"))
+    checks = [compare(name, Code.CROSS_CHECK, sealed, arm.baseline_sha256)]
+    grown = [s.label for s in later if failed_rounds_grew(first, s)]
+    heavier = [s.label for s in later if memory_grew(first, s)]
+    found = f"{arm.verdict}; failed rounds grew in {grown}, memory in {heavier}"
+    agrees = {
+        "complete": not grown and not heavier and len(later) >= 3,
+        "failed_rounds_grew": bool(grown),
+        "memory_grew": bool(heavier) and not grown,
+        "partial": True,
+    }[arm.verdict]
+    expected = "a verdict that follows from the baseline and at least three later snapshots"
+    checks.append(require(f"growth {arm.arm}", Code.CROSS_CHECK, agrees, expected, found))
+    order = [(r.phase, r.index) for r in arm.rounds]
+    wanted = [("headline", i) for i in range(sum(p == "headline" for p, _ in order))]
+    wanted += [("profiled", i) for i in range(sum(p == "profiled" for p, _ in order))]
+    same = order == wanted
+    checks.append(
+        require(
+            f"rounds {arm.arm}",
+            Code.CROSS_CHECK,
+            same and (bool(order) or arm.verdict != "complete"),
+            "headline rounds, then profiled rounds, each counted from 0",
+            f"{len(order)} rounds, {'in' if same else 'out of'} order",
+        )
+    )
+    return checks
+
+
+def failed_rounds_grew(baseline: Snapshot, later: Snapshot) -> bool:
+    """Say whether any cause of failed rounds counts more than in the baseline."""
+    return any(
+        int(count) > int(baseline.failed_rounds.get(cause, "0"))
+        for cause, count in later.failed_rounds.items()
+    )
+
+
+def memory_grew(baseline: Snapshot, later: Snapshot) -> bool:
+    """Say whether a source of memory grew past its allowance over the baseline.
+
+    A source that the baseline does not have cannot be judged and counts as growth.
+    """
+    for source, size in later.memory_bytes.items():
+        before = baseline.memory_bytes.get(source)
+        if before is None:
+            return True
+        if int(size) - int(before) > max(int(before) // 100, GROWTH_FLOOR):
+            return True
+    return False
+
+
+def _whole_worker(receipt: WholeWorker) -> list[Check]:
+    ranks = [0, 1] if receipt.mode == "physical" else [0]
+    keys = [(o.batch, o.depth, o.n_out) for o in receipt.outputs]
+    return [
+        _gpus(receipt.gpus, receipt.private),
+        compare("gpus", Code.DEVICE_MISMATCH, ranks, [gpu.rank for gpu in receipt.gpus]),
+        require(
+            "outputs",
+            Code.CROSS_CHECK,
+            keys == sorted(set(keys)),
+            "each (batch, depth, n_out) once, sorted",
+            f"{len(keys)} outputs",
+        ),
+    ]
+
+
+def _preparation(receipt: Preparation) -> list[Check]:
+    checks = []
+    for name, files in (("inputs", receipt.inputs), ("outputs", receipt.outputs)):
+        paths = [file.path for file in files]
+        checks.append(
+            require(
+                f"{name}-sorted",
+                Code.CROSS_CHECK,
+                paths == sorted(set(paths)),
+                "each path once, sorted",
+                f"{len(paths)} paths",
+            )
+        )
+    outputs = {file.path: file.sha256 for file in receipt.outputs}
+    # A package that is replaced is a directory; its files are in the outputs one by one.
+    lost = [
+        edit.path
+        for edit in receipt.replacements
+        if edit.path not in outputs and not any(p.startswith(f"{edit.path}/") for p in outputs)
+    ]
+    lost += [guard.path for guard in receipt.guards if guard.path not in outputs]
+    checks.append(compare("places-in-outputs", Code.CROSS_CHECK, [], lost))
+    guards = sorted(guard.name for guard in receipt.guards)
+    checks.append(
+        require(
+            "guards",
+            Code.CROSS_CHECK,
+            len(guards) == len(set(guards)) and len(guards) >= 2,
+            "at least two guards, each once",
+            ", ".join(guards) or "none",
+        )
+    )
+    return checks
+
+
+def _refusal(receipt: RefusalReceipt) -> Check:
+    # The code is not looked up: a later version may know codes that this one does not.
+    codes = sorted(int(code) for code in Exit if code is not Exit.DONE)
+    expected = f"one of {codes}"
+    return require(
+        "refusal-exit", Code.CROSS_CHECK, receipt.exit in codes, expected, str(receipt.exit)
+    )
+
+
+def _incident(receipt: Incident) -> list[Check]:
+    checks = journal_checks(receipt.journal, None)
+    closed = receipt.state == "closed"
+    checks.append(
+        require(
+            "incident-state",
+            Code.CROSS_CHECK,
+            closed == (receipt.tombstone_sha256 is not None)
+            and not (closed and (receipt.survivors or receipt.unproven)),
+            "closed with a tombstone and nothing left, or neither",
+            f"{receipt.state}, {len(receipt.survivors)} survivors, "
+            f"{len(receipt.unproven)} unproven",
+        )
+    )
+    return checks

@@ -1,0 +1,1 @@
+"""Moving bytes to processes: one interface, no policy."""

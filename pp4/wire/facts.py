@@ -1,0 +1,194 @@
+"""What the coordinator asks of a pair of ranks and what they report; judged elsewhere.
+
+Facts say what happened in words that need no tensor: digests, error words, stamps, times.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from pp4.errors import Code, Refusal, WrongError
+from pp4.wire.frames import Model
+
+M = TypeVar("M", bound=Model)
+Rank = Annotated[int, Field(ge=0, le=1)]
+
+
+Ints = tuple[int, ...]
+Texts = tuple[str, ...]
+Grid = tuple[tuple[int, ...], ...]
+
+
+def read(model: type[M], tree: object) -> M:
+    """Validate a tree that came in a frame.
+
+    Raises:
+        WrongError: ``BAD_FRAME``, it is not what the model says.
+    """
+    try:
+        return model.model_validate_json(json.dumps(tree))
+    except (ValidationError, TypeError, ValueError) as error:
+        raise WrongError(
+            Refusal(Code.BAD_FRAME, "facts", model.__name__, str(error)[:300])
+        ) from error
+
+
+class Shape(Model):
+    """The geometry that is exercised; the meaning of each word is in ``kernels/geometry.py``."""
+
+    vocab: int
+    split: int
+    tile: int
+    rank_dim: int
+    warps: int = 4
+
+
+class Waits(Model):
+    """Bounds of the waits of a link; see ``kernels/link.py``."""
+
+    first_ns: int = 2_000_000_000
+    next_ns: int = 20_000_000
+    first_polls: int = 1_000_000
+    next_polls: int = 1_000_000
+    epoch_limit: int = (1 << 62) - 1
+
+
+Content = Literal["random", "constant", "tile-ties", "shard-ties", "two-finite", "extremes"]
+Flaw = Literal["none", "nan", "inf", "empty"]
+Cached = Literal["none", "mixed", "all"]
+
+
+class Case(Model):
+    """Inputs of one block, made from a seed so that every process makes the same.
+
+    Attributes:
+        batch: rows.
+        n_out: positions.
+        seed: of logits, keys, positions and anchors.
+        content: what the base logits look like.
+        modes: per row 0 padding, 1 sampled, 2 greedy.
+        cached: which anchors have a cached bias row.
+        flaw: what is wrong with the logits of row 0, at ``flaw_at``, in shard ``flaw_rank``.
+        poisoned: rows whose logits are NaN throughout; padding must not look at them.
+    """
+
+    batch: int
+    n_out: int
+    seed: int
+    content: Content = "random"
+    modes: Ints
+    cached: Cached = "mixed"
+    flaw: Flaw = "none"
+    flaw_rank: Rank = 0
+    flaw_at: int = 0
+    poisoned: Ints = ()
+
+
+class Launch(Model):
+    """How a rank runs a case.
+
+    Attributes:
+        graph: replay the graph of this name; launch eagerly where it is None.
+        control: run this mutant in place of the product's kernel.
+        pause_before: say ``paused`` before this position and wait to be resumed.
+    """
+
+    graph: str | None = None
+    control: str | None = None
+    pause_before: int | None = None
+
+
+class Identity(Model):
+    """Who a rank is."""
+
+    rank: Rank
+    pid: int
+    start_token: str
+    device: str
+    device_name: str
+    python: str
+    torch: str
+    triton: str
+    mapped: str
+
+
+class Primed(Model):
+    """One compiled specialisation of one rank."""
+
+    rank: Rank
+    key: str
+    target: str
+    ptx_sha256: str
+    cubin_sha256: str
+    primed_ns: int
+
+
+class Block(Model):
+    """What one rank saw of one block."""
+
+    rank: Rank
+    digest: str
+    rows: Texts
+    tokens: Grid
+    firsts: Grid
+    q_zero: Ints
+    errors: Grid
+    stamps: Grid
+    own_error: int
+    peer_error: int
+    epochs: Ints
+    launched_ns: int
+    elapsed_ns: int
+
+    @property
+    def clean(self) -> bool:
+        """No word and no row names a fault."""
+        rows = any(any(row) for row in self.errors)
+        return not (self.own_error or self.peer_error or rows)
+
+
+class Expectation(Model):
+    """What a block must give, by the reference or by the solo kernel."""
+
+    by: Literal["reference", "solo"]
+    digest: str
+    rows: Texts
+    tokens: Grid
+
+
+class Exchange(Model):
+    """One block on both ranks, and what the owner did with the reply.
+
+    Attributes:
+        blocks: what each rank reported; a rank that died or was never launched has none.
+        released: whether the reply may leave.
+        why: the code that kept it, or nothing.
+        died: ranks that ended during the block.
+        order: which ranks were launched, in order.
+        expected_stamps: what the owner demanded.
+    """
+
+    blocks: tuple[Block, ...]
+    released: bool
+    why: str
+    died: Ints
+    order: Ints
+    expected_stamps: Grid
+
+
+class Library(Model):
+    """One shared library that a process has mapped."""
+
+    name: str
+    sha256: str
+
+
+class Pattern(Model):
+    """Outcome of writing patterns into a peer's inbox and reading them there."""
+
+    rank: Rank
+    epochs: int
+    mismatches: int

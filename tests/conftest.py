@@ -1,0 +1,46 @@
+"""What every test gets: an environment of its own, and hypothesis without a clock."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A deadline would fail tests for the load of the machine.  Under CI the examples are the same each
+# time, so that a red run can be repeated.
+settings.register_profile(
+    "pp4",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("pp4")
+
+_OURS = ("PP4_", "DSPARK_", "VLLM_DSPARK_")
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch, tmp_path):
+    """Keep the person's settings out of the tests, and the tests out of the person's state."""
+    for name in list(os.environ):
+        if name.startswith(_OURS):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PP4_STATE_DIR", str(tmp_path / "pp4-state"))
+    monkeypatch.setenv("PP4_HOST_DIR", str(tmp_path / "pp4-host"))
+
+
+def pytest_collection_modifyitems(items):
+    """Skip what needs a GPU where there is none; torch is asked only if such a test was chosen."""
+    needs = {"gpu": 1, "pair": 2}
+    marked = [(item, name) for item in items for name in needs if item.get_closest_marker(name)]
+    if not marked:
+        return
+    try:
+        import torch
+
+        found = torch.cuda.device_count()
+    except ImportError:
+        found = 0
+    for item, name in marked:
+        if found < needs[name]:
+            reason = f"needs {needs[name]} GPU(s), found {found}"
+            item.add_marker(pytest.mark.skip(reason=reason))

@@ -1,0 +1,161 @@
+"""What sample receipts are put together from: facts of a machine that does not exist."""
+
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime
+from typing import Any
+
+from pp4.receipts import Subject
+from pp4.receipts.bindings import ClosedHold
+from pp4.receipts.digests import source_list_digest
+from pp4.receipts.gate_checks import REQUIRED_GATES
+from pp4.receipts.journal import head, next_line
+from pp4.receipts.private import open_leaf
+
+Body = dict[str, Any]
+
+FILES = (("cli.py", "a" * 64),)
+SOURCE = {
+    "digest": source_list_digest(FILES),
+    "files": [{"path": path, "sha256": digest} for path, digest in FILES],
+}
+NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+MADE = "2026-03-01T12:00:00Z"
+UUIDS = ("GPU-00000000-0000-0000-0000-00000000000a", "GPU-00000000-0000-0000-0000-00000000000b")
+LIBRARIES = [{"name": "libcuda.so.1", "sha256": "c" * 64, "build_id": "deadbeef"}]
+DEFINITION = {"id": "dyadic24-floor-first-v1", "sha256": "d" * 64}
+
+
+def digest(letter: str) -> str:
+    return letter * 64
+
+
+def common(kind: str) -> Body:
+    return {
+        "kind": kind,
+        "made_at": MADE,
+        "source": copy.deepcopy(SOURCE),
+        "limits": ["nothing but an example"],
+    }
+
+
+def hold(**changes: Any) -> Body:
+    return {
+        "id": "hold-1",
+        "fence": "7",
+        "nonce": None,
+        "boot_id": None,
+        "transport": "local",
+        "journal_head": digest("0"),
+        "exclusion": "private",
+        **changes,
+    }
+
+
+def gpus(count: int) -> Body:
+    """Return ``gpus`` with the private leaves that they name."""
+    rows = [
+        {"rank": rank, "name": "H200", "uuid": f"gpu.{rank}.uuid", "driver": "570.1"}
+        for rank in range(count)
+    ]
+    leaves = {
+        f"gpu.{rank}.uuid": open_leaf(UUIDS[rank], salt=f"{rank}" * 64) for rank in range(count)
+    }
+    return {"gpus": rows, "private": leaves}
+
+
+def kernels(count: int, name: str = "sampled_fused") -> list[Body]:
+    return [
+        {
+            "name": name,
+            "rank": rank,
+            "target": "sm_90",
+            "ptx_sha256": digest("1"),
+            "cubin_sha256": digest("2"),
+        }
+        for rank in range(count)
+    ]
+
+
+def arm(name: str, expected: str, **changes: Any) -> Body:
+    return {
+        "arm": name,
+        "expected": expected,
+        "found": expected,
+        "gating": True,
+        "repetitions": 3,
+        "elapsed_ns": "1000",
+        "limit_ns": "2000",
+        "facts": {"rows": 3, "seeds": [1, 2], "source": "reference"},
+        **changes,
+    }
+
+
+def gates(scope: str) -> list[Body]:
+    return [
+        {
+            "gate": number,
+            "name": f"gate {number}",
+            "arms": [arm("sound", "pass"), arm("mutant", "caught(OUTPUT_MISMATCH)")],
+        }
+        for number in REQUIRED_GATES[scope]
+    ]
+
+
+def journal(gate_rows: list[Body]) -> list[Body]:
+    """Return the chained lines of a run through the gates."""
+    lines: list[Body] = [next_line(None, "hold", "granted", detail={"ttl_s": 30})]
+    for gate in gate_rows:
+        for row in gate["arms"]:
+            step = f"gate-{gate['gate']}/{row['arm']}"
+            lines.append(next_line(lines[-1], step, "begin"))
+            if not row["found"].startswith("not_run("):
+                lines.append(next_line(lines[-1], step, "end", row["found"]))
+    return lines
+
+
+def with_journal(body: Body) -> Body:
+    """Write the journal anew after the gates were changed."""
+    body["journal"] = journal(body["gates"])
+    body["hold"]["journal_head"] = head(body["journal"])
+    return body
+
+
+def gate_body(kind: str, scope: str, verdict: str, ranks: int) -> Body:
+    made = {
+        **common(kind),
+        "scope": scope,
+        "verdict": verdict,
+        "hardware_executed": kind != "rehearsal",
+        "definition": dict(DEFINITION),
+        "hold": hold(),
+        "settings": {"batches": [1, 3], "replays": 4, "seed": "42", "strict": True},
+        "gates": gates(scope),
+        "kernels": kernels(2) if kind == "qualification" else kernels(1, f"{kind}_kernel"),
+        "libraries": copy.deepcopy(LIBRARIES),
+        **gpus(ranks),
+    }
+    return with_journal(made)
+
+
+def subject(**changes: Any) -> Subject:
+    """Return facts of a machine and a plan that all samples match."""
+    facts: Body = {
+        "source_digest": SOURCE["digest"],
+        "gpu_models": frozenset({"H200"}),
+        "gpu_uuids": frozenset(UUIDS),
+        "drivers": frozenset({"570.1"}),
+        "libraries": {"libcuda.so.1": "c" * 64, "libtriton.so": "e" * 64},
+        "kernels": None,
+        "checkpoint_sha256": digest("3"),
+        "input_set_sha256": digest("4"),
+        "model_sha256": digest("6"),
+        "shapes": {"batches": [1, 8]},
+        "settings": {"depth": 5},
+        "first_closed": ClosedHold("hold-1", 7, True),
+        "bound_ns": 5_400_000_000_000,
+        "now": NOW,
+        **changes,
+    }
+    return Subject(**facts)

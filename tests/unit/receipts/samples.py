@@ -1,0 +1,273 @@
+"""Small valid receipts of every kind, made by the public builder.
+
+``body(kind)`` returns a fresh body to change; ``sample(kind)`` its bytes.  Nothing in them is
+random, so that a test which fails can be run again.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+from pp4.receipts import build, file_digest
+from pp4.receipts.digests import tree_digest
+from pp4.receipts.journal import head, next_line
+from tests.unit.receipts.parts import (
+    DEFINITION,
+    FILES,
+    LIBRARIES,
+    MADE,
+    NOW,
+    SOURCE,
+    UUIDS,
+    Body,
+    arm,
+    common,
+    digest,
+    gate_body,
+    gates,
+    gpus,
+    hold,
+    journal,
+    kernels,
+    subject,
+    with_journal,
+)
+
+__all__ = [
+    "DEFINITION", "FILES", "KINDS", "LIBRARIES", "MADE", "NOW", "SOURCE", "UUIDS", "Body",
+    "arm", "body", "budget", "common", "digest", "gate_body", "gates", "gpus", "head", "hold",
+    "incident", "journal", "kernels", "measured_arm", "measurement", "next_line", "preparation",
+    "qualification", "refusal", "rehearsal", "sample", "snapshot", "solo", "subject",
+    "whole_worker", "with_journal",
+]  # fmt: skip
+
+
+def rehearsal() -> Body:
+    return gate_body("rehearsal", "kernels", "rehearsed", 0)
+
+
+def qualification(scope: str = "full") -> Body:
+    return gate_body("qualification", scope, "qualified", 2)
+
+
+def solo() -> Body:
+    return gate_body("solo", "solo", "qualified", 1)
+
+
+def whole_worker(mode: str = "solo") -> Body:
+    ranks = 1 if mode == "solo" else 2
+    return {
+        **common("whole_worker"),
+        "mode": mode,
+        "verdict": "recorded",
+        "hardware_executed": True,
+        "definition": dict(DEFINITION),
+        "query_block": 5,
+        "n_out": 4,
+        "checkpoint_sha256": digest("3"),
+        "input_set_sha256": digest("4"),
+        "outputs": [{"batch": 1, "depth": 5, "n_out": 4, "sha256": digest("5")}],
+        "settings": {"rounds": 2},
+        "kernels": kernels(ranks, f"{mode}_kernel"),
+        "libraries": copy.deepcopy(LIBRARIES),
+        "elapsed_ns": "18446744073709551615",
+        **gpus(ranks),
+    }
+
+
+def budget() -> Body:
+    return {
+        **common("budget"),
+        "verdict": "fits",
+        "hardware_executed": True,
+        "hold": hold(),
+        "expires_at": "2026-04-01T00:00:00Z",
+        "bound_ns": "5400000000000",
+        "parts": [
+            {
+                "name": "warm-up",
+                "worst_ns": "101",
+                "times": 3,
+                "margin_percent": 10,
+                "samples": 5,
+                "projected_ns": "334",
+            },
+            {
+                "name": "rounds",
+                "worst_ns": "1000",
+                "times": 2,
+                "margin_percent": 0,
+                "samples": 5,
+                "projected_ns": "2000",
+            },
+        ],
+        "projected_ns": "2334",
+        "model_sha256": digest("6"),
+        "shapes": {"batches": [1, 8]},
+        "kernels": kernels(2),
+        "libraries": copy.deepcopy(LIBRARIES),
+        **gpus(2),
+    }
+
+
+def snapshot(label: str, failed: int = 0, memory: int = 10**9) -> Body:
+    return {
+        "label": label,
+        "failed_rounds": {"timeout": str(failed)},
+        "counters": {"dropped_replies": "0"},
+        "memory_bytes": {"gpu.nvml": str(memory)},
+    }
+
+
+def measured_arm(name: str, switch: str) -> Body:
+    first = snapshot("baseline", failed=1)
+    return {
+        "arm": name,
+        "switch": switch,
+        "verdict": "complete",
+        "baseline_sha256": tree_digest(first),
+        "snapshots": [first, *(snapshot(s, failed=1) for s in ("headline", "profiled", "final"))],
+        "rounds": [
+            {
+                "index": 0,
+                "phase": phase,
+                "batch": 8,
+                "temperature": "0.7",
+                "tokens": 40,
+                "elapsed_ns": "123456",
+                "accepted_by_position": [8, 7, 6, 5, 4],
+                "outputs_sha256": digest("7"),
+                "facts": {},
+            }
+            for phase in ("headline", "profiled")
+        ],
+    }
+
+
+def measurement(half: str = "A1B1") -> Body:
+    second = half == "B2A2"
+    names = (("B2", "ON"), ("A2", "OFF")) if second else (("A1", "OFF"), ("B1", "ON"))
+    closed = {"hold_id": "hold-1", "fence": "7", "sha256": digest("8"), "restore": "done"}
+    first = {
+        "role": "first_half",
+        "kind": "measurement",
+        "sha256": file_digest(sample("measurement")) if second else digest("0"),
+    }
+    return {
+        **common("measurement"),
+        "half": half,
+        "complete": True,
+        "controlled": "fixed-depth-5 common pp4 runtime",
+        "hardware_executed": True,
+        "hold": hold(id="hold-2", fence="8") if second else hold(),
+        "first_half_closed": closed if second else None,
+        "evidence": [first] if second else [],
+        "endpoint": {"metric": "tokens_per_second", "temperature": "0.7", "batch": 8},
+        "noise_threshold": "0.01",
+        "model_sha256": digest("6"),
+        "settings": {"depth": 5},
+        "arms": [measured_arm(*name) for name in names],
+        "summary": {
+            "verdict": "UNDECIDED",
+            "effect": "-0.001",
+            "interval_low": "-0.02",
+            "interval_high": "0.02",
+            "drift": "0.003",
+        }
+        if second
+        else None,
+        "kernels": kernels(2),
+        "libraries": copy.deepcopy(LIBRARIES),
+        **gpus(2),
+    }
+
+
+def preparation() -> Body:
+    return {
+        **common("preparation"),
+        "made_at": None,
+        "verdict": "prepared",
+        "manifest_sha256": digest("1"),
+        "reviewed_runner_sha256": digest("2"),
+        "inputs": [{"path": "runner.py", "sha256": digest("2")}],
+        "outputs": [
+            {"path": "remote_dspark/__init__.py", "sha256": digest("3")},
+            {"path": "runner.py", "sha256": digest("4")},
+        ],
+        "replacements": [
+            {
+                "what": "nested package",
+                "path": "remote_dspark",
+                "matches": 1,
+                "before_sha256": digest("5"),
+                "after_sha256": digest("6"),
+            }
+        ],
+        "guards": [
+            {"name": name, "path": "runner.py", "line_before": line, "line_after": line + 1}
+            for name, line in (("mtp-none-draft", 10), ("mtp-none-verify", 20))
+        ],
+    }
+
+
+def refusal() -> Body:
+    return {
+        **common("refusal"),
+        "command": "pp4 measure A1B1 --hold window.toml",
+        "exit": 3,
+        "contacted": False,
+        "refusal": {
+            "code": "EVIDENCE_MISSING",
+            "where": "[evidence]",
+            "expected": "budget as budget",
+            "found": "none",
+            "source": "pp4",
+            "host": "local",
+            "left": "nothing",
+            "next": "pp4 measure budget --hold FILE",
+        },
+    }
+
+
+def incident() -> Body:
+    lines = [next_line(None, "hold", "granted")]
+    lines.append(next_line(lines[-1], "gate-2/sound", "begin"))
+    return {
+        **common("incident"),
+        "hold_id": "hold-1",
+        "fence": "7",
+        "what": "the coordinator was killed",
+        "state": "quarantined",
+        "tombstone_sha256": None,
+        "survivors": [{"pid": 4711, "start_token": "123", "state": "D"}],
+        "unproven": ["death of process 4711"],
+        "journal": lines,
+        "journal_torn": True,
+        "facts": {"attempts": 2},
+    }
+
+
+BODIES: dict[str, Callable[[], Body]] = {
+    "solo": solo,
+    "whole_worker": whole_worker,
+    "qualification": qualification,
+    "budget": budget,
+    "measurement": measurement,
+    "preparation": preparation,
+    "rehearsal": rehearsal,
+    "refusal": refusal,
+    "incident": incident,
+}
+KINDS = tuple(BODIES)
+_MADE: dict[str, bytes] = {}
+
+
+def body(kind: str) -> Body:
+    return BODIES[kind]()
+
+
+def sample(kind: str) -> bytes:
+    if kind not in _MADE:
+        _MADE[kind] = build(body(kind))
+    return _MADE[kind]

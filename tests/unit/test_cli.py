@@ -1,0 +1,337 @@
+"""The command line: bad input, exit codes, one JSON document, and what ``--help`` imports."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pp4 import __version__, cli
+from pp4.errors import Code, Exit, Refusal, UncleanError
+from tests.unit.receipts.samples import sample
+
+KEYS = {"code", "where", "host", "expected", "source", "found", "left", "next"}
+
+
+def call(capsys, *arguments):
+    """Run the command in this process; return exit code, standard output, standard error."""
+    code = cli.main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return code, out, err
+
+
+def refusal(text):
+    """Read the refusal that people get back into a dictionary."""
+    record = dict(line.split(maxsplit=1) for line in text.splitlines())
+    record["source"] = record.pop("from")
+    assert set(record) == KEYS
+    return record
+
+
+def missing(path):
+    return path / "gone.json"
+
+
+def directory(path):
+    (path / "d.json").mkdir()
+    return path / "d.json"
+
+
+def binary(path):
+    (path / "b.json").write_bytes(bytes(range(256)))
+    return path / "b.json"
+
+
+def empty(path):
+    (path / "e.json").touch()
+    return path / "e.json"
+
+
+def text(path):
+    (path / "t.json").write_text("not json")
+    return path / "t.json"
+
+
+def huge(path):
+    with (path / "h.json").open("wb") as file:
+        file.truncate(1 << 30)
+    return path / "h.json"
+
+
+def pipe(path):
+    os.mkfifo(path / "p.json")
+    return path / "p.json"
+
+
+def looped(path):
+    (path / "l.json").symlink_to("l.json")
+    return path / "l.json"
+
+
+def hostile(path):
+    (path / "x\x1b[2J\n.json").write_text("{}")
+    return path / "x\x1b[2J\n.json"
+
+
+FILES = {
+    missing: Code.UNREADABLE,
+    directory: Code.UNREADABLE,
+    pipe: Code.UNREADABLE,
+    looped: Code.UNREADABLE,
+    binary: Code.NOT_UTF8,
+    empty: Code.NOT_JSON,
+    text: Code.NOT_JSON,
+    huge: Code.TOO_LARGE,
+    hostile: Code.UNKNOWN_VERSION,
+}
+
+
+@pytest.mark.parametrize("make", FILES, ids=lambda make: make.__name__)
+def test_a_bad_file_is_one_refusal(capsys, tmp_path, make):
+    path = make(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = call(capsys, "verify-receipt", path)
+    assert code == Exit.REFUSED
+    assert refusal(err)["code"] == FILES[make]
+    assert refusal(err)["left"] == "nothing"
+    assert "\x1b" not in out + err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("make", FILES, ids=lambda make: make.__name__)
+def test_a_bad_file_is_one_document_under_json(capsys, tmp_path, make):
+    code, out, err = call(capsys, "verify-receipt", make(tmp_path), "--json")
+    assert (code, err) == (Exit.REFUSED, "")
+    record = json.loads(out)
+    failed = [c["code"] for f in record["files"] for c in f["checks"] if c["status"] == "fail"]
+    assert FILES[make] in failed
+    assert record["exit"] == Exit.REFUSED
+
+
+@pytest.fixture
+def receipt(tmp_path):
+    """A good rehearsal receipt in a file."""
+    path = tmp_path / "rehearsal.json"
+    path.write_bytes(sample("rehearsal"))
+    return path
+
+
+def test_a_good_receipt_passes_and_says_what_it_does_not_show(capsys, receipt):
+    code, out, err = call(capsys, "verify-receipt", "--kind", "rehearsal", receipt)
+    assert (code, err) == (0, "")
+    rows = out.splitlines()
+    assert rows[0].startswith(f"{receipt}: rehearsal, sha256 ")
+    assert not [row for row in rows if row.startswith("fail")]
+    assert [row for row in rows if row.startswith("shows: ")]
+    assert "does not show: unsigned: integrity, not authorship" in rows
+
+
+def test_a_changed_receipt_is_wrong(capsys, receipt):
+    raw = receipt.read_bytes()
+    assert raw.count(b'"verdict":"rehearsed"') == 1
+    receipt.write_bytes(raw.replace(b'"verdict":"rehearsed"', b'"verdict":"wrong"'))
+    code, out, err = call(capsys, "verify-receipt", receipt)
+    assert code == Exit.WRONG
+    assert "shows: " not in [row[:7] for row in out.splitlines()]
+    assert refusal(err)["code"] == Code.DIGEST_MISMATCH
+    assert refusal(err)["where"].startswith(str(receipt))
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        (["--kind", "qualification"], Code.WRONG_KIND),
+        (["--current"], Code.HISTORICAL),
+        (["--max-age", "0"], Code.TOO_OLD),
+        (["--allowed-signers", "/dev/null"], Code.SIGNATURE_MISSING),
+    ],
+)
+def test_a_policy_refuses_a_good_receipt(capsys, receipt, flags, code):
+    exit_code, _, err = call(capsys, "verify-receipt", receipt, *flags)
+    assert exit_code == Exit.REFUSED
+    assert refusal(err)["code"] == code
+
+
+def test_history_is_said_without_a_judgement(capsys, receipt):
+    code, out, _ = call(capsys, "verify-receipt", receipt, "--history", "--json")
+    checks = json.loads(out)["files"][0]["checks"]
+    (source,) = [check for check in checks if check["name"] == "source"]
+    assert code == 0
+    assert source["found"].startswith("historical: ")
+
+
+USAGE = {
+    "no command": [],
+    "unknown command": ["qualify"],
+    "unknown option": ["doctor", "--frobnicate"],
+    "unknown option of the root": ["--frobnicate"],
+    "a file is missing": ["verify-receipt"],
+    "an option without its value": ["verify-receipt", "a.json", "--kind"],
+    "unknown kind": ["verify-receipt", "a.json", "--kind", "rehersal"],
+    "bad age": ["verify-receipt", "a.json", "--max-age", "soon"],
+    "unknown code": ["explain", "NOT_A_CODE"],
+    "too many codes": ["explain", "USAGE", "SCHEMA"],
+}
+
+
+@pytest.mark.parametrize("name", USAGE)
+def test_a_usage_error_is_one_refusal(capsys, name):
+    code, out, err = call(capsys, *USAGE[name])
+    assert (code, out) == (Exit.USAGE, "")
+    record = refusal(err)
+    assert record["code"] == Code.USAGE
+    assert record["next"].startswith("pp4")
+
+
+@pytest.mark.parametrize("name", [name for name in USAGE if USAGE[name]])
+def test_a_usage_error_is_one_document_under_json(capsys, name):
+    arguments = [*USAGE[name][:1], "--json", *USAGE[name][1:]]
+    code, out, err = call(capsys, *arguments)
+    assert (code, err) == (Exit.USAGE, "")
+    assert set(json.loads(out)) == KEYS
+
+
+def test_the_nearest_kind_is_named(capsys):
+    _, _, err = call(capsys, "verify-receipt", "a.json", "--kind", "rehersal")
+    assert "rehearsal" in refusal(err)["expected"]
+    assert refusal(err)["found"] == "'rehersal'"
+
+
+def test_a_physical_run_refuses_and_leaves_nothing(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = call(capsys, "pair-qualify")
+    assert code == Exit.REFUSED
+    assert refusal(err)["code"] == Code.NOT_BUILT_YET
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_version(capsys):
+    assert call(capsys, "--version") == (0, f"pp4 {__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["verify-receipt", "--help"]])
+def test_help(capsys, arguments):
+    code, out, err = call(capsys, *arguments)
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: pp4")
+
+
+@pytest.mark.parametrize("one", Code)
+def test_every_code_is_explained(capsys, one):
+    code, out, _ = call(capsys, "explain", one)
+    assert code == 0
+    assert out.splitlines()[0] == one
+    assert {line.split()[0] for line in out.splitlines()[1:]} >= {"cause", "left", "way"}
+
+
+def test_explain_alone_lists_all(capsys):
+    code, out, _ = call(capsys, "explain")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["code", *Code]
+    code, out, _ = call(capsys, "explain", "--json")
+    assert [page["code"] for page in json.loads(out)["codes"]] == list(Code)
+
+
+def test_doctor(capsys):
+    code, out, err = call(capsys, "doctor", "--json")
+    record = json.loads(out)
+    assert (code, err) == (record["exit"], "")
+    assert record["checks"][0]["name"] == "python"
+    code, out, _ = call(capsys, "doctor")
+    assert code == record["exit"]
+    assert len(out.splitlines()) == 1 + len(record["checks"])
+
+
+def test_doctor_is_strict_when_told(capsys, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    code, out, _ = call(capsys, "doctor", "--strict", "--json")
+    assert (code, json.loads(out)["strict"]) == (Exit.REFUSED, True)
+
+
+def test_a_bad_setting_refuses(capsys, monkeypatch):
+    monkeypatch.setenv("PP4_STATE_DIR", "relative")
+    code, out, err = call(capsys, "doctor")
+    assert (code, out) == (Exit.REFUSED, "")
+    assert refusal(err)["code"] == Code.BAD_SETTING
+
+
+def broken(*_):
+    raise KeyError("a bug\nwith a second line")
+
+
+def test_an_unexpected_error_is_one_refusal(capsys, monkeypatch):
+    monkeypatch.setattr("pp4.receipts.verify", broken)
+    code, out, err = call(capsys, "verify-receipt", "a.json")
+    assert (code, out) == (Exit.REFUSED, "")
+    record = refusal(err)
+    assert record["code"] == Code.INTERNAL
+    assert record["where"].startswith("pp4.cli:")
+    assert record["found"].startswith("KeyError: 'a bug")
+
+
+def test_debug_adds_the_traceback(capsys, monkeypatch):
+    monkeypatch.setattr("pp4.receipts.verify", broken)
+    monkeypatch.setenv("PP4_DEBUG", "1")
+    code = cli.main(["verify-receipt", "a.json", "--json"])
+    out, err = capsys.readouterr()
+    assert code == Exit.REFUSED
+    assert json.loads(out)["code"] == Code.INTERNAL
+    assert "Traceback" in err
+    assert "in broken" in err
+
+
+def test_an_error_of_pp4_keeps_its_own_exit_code(capsys, monkeypatch):
+    def unclean(*_):
+        raise UncleanError(Refusal(Code.SURVIVOR, "rank 1", "dead", "alive", left="pid 7"))
+
+    monkeypatch.setattr("pp4.receipts.verify", unclean)
+    code, _, err = call(capsys, "verify-receipt", "a.json")
+    assert (code, refusal(err)["left"]) == (Exit.UNCLEAN, "pid 7")
+
+
+def test_a_missing_package_is_named(capsys, monkeypatch):
+    def incomplete(*_):
+        raise ModuleNotFoundError("No module named 'torch.cuda'", name="torch.cuda")
+
+    monkeypatch.setattr("pp4.receipts.verify", incomplete)
+    code, _, err = call(capsys, "verify-receipt", "a.json")
+    assert code == Exit.REFUSED
+    assert refusal(err)["code"] == Code.MISSING_PACKAGE
+    assert refusal(err)["expected"] == "the Python package torch"
+
+
+HEAVY = ("torch", "triton", "paramiko", "numpy", "rich", "cryptography")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["explain"], ["pair-qualify"]])
+def test_light_commands_import_nothing_heavy(arguments):
+    script = (
+        "import sys\nfrom pp4.cli import main\n"
+        f"main({arguments!r})\n"
+        f"sys.stderr.write('heavy: ' + ' '.join(m for m in {HEAVY!r} if m in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr.endswith("heavy: ")
+
+
+def test_verification_imports_neither_torch_nor_paramiko(tmp_path):
+    script = (
+        "import sys\nfrom pp4.cli import main\n"
+        "main(['verify-receipt', 'gone.json', '--json'])\n"
+        "heavy = ('torch', 'triton', 'paramiko', 'numpy')\n"
+        "sys.stderr.write('heavy: ' + ' '.join(m for m in heavy if m in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    assert done.stderr.endswith("heavy: ")

@@ -1,0 +1,95 @@
+"""Settings from the environment."""
+
+from pathlib import Path
+
+import pytest
+
+from pp4.config import SWITCHES, child_environment, load_settings
+from pp4.errors import Code, RefusedError
+
+HOME = {"HOME": "/home/u"}
+
+
+def test_defaults():
+    settings = load_settings(HOME)
+    assert settings.debug is False
+    assert settings.color is True
+    assert settings.state_dir == Path("/home/u/.local/state/pp4")
+    assert settings.host_dir == Path("/var/lib/pp4")
+
+
+@pytest.mark.parametrize(("text", "debug"), [("1", True), ("0", False), ("", False)])
+def test_debug(text, debug):
+    assert load_settings(HOME | {"PP4_DEBUG": text}).debug is debug
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"NO_COLOR": "0"}, {"TERM": "dumb"}])
+def test_colour_off(env):
+    assert load_settings(HOME | env).color is False
+
+
+def test_an_empty_no_color_does_not_count():
+    assert load_settings(HOME | {"NO_COLOR": ""}).color is True
+
+
+def test_directories(tmp_path):
+    env = {"PP4_STATE_DIR": str(tmp_path), "PP4_HOST_DIR": "/srv/pp4"}
+    settings = load_settings(env)
+    assert (settings.state_dir, settings.host_dir) == (tmp_path, Path("/srv/pp4"))
+
+
+@pytest.mark.parametrize(
+    ("base", "state"),
+    [("/s", "/s/pp4"), ("s", "/home/u/.local/state/pp4"), ("", "/home/u/.local/state/pp4")],
+)
+def test_the_base_directory_counts_only_if_absolute(base, state):
+    assert load_settings(HOME | {"XDG_STATE_HOME": base}).state_dir == Path(state)
+
+
+def test_without_a_home_the_account_answers(monkeypatch):
+    monkeypatch.setattr("pp4.config._account_home", lambda: "/accounts/u")
+    assert load_settings({}).state_dir == Path("/accounts/u/.local/state/pp4")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("PP4_DEBUG", "yes"),
+        ("PP4_DEBUG", " 1"),
+        ("PP4_STATE_DIR", "state"),
+        ("PP4_HOST_DIR", "./x"),
+        ("PP4_STATE_DIR", __file__),
+        ("HOME", "u"),
+    ],
+)
+def test_a_value_without_sense_refuses_and_names_the_variable(name, text):
+    with pytest.raises(RefusedError) as caught:
+        load_settings(HOME | {name: text})
+    refusal = caught.value.refusal
+    assert refusal.code is Code.BAD_SETTING
+    assert name in refusal.where
+    assert text in refusal.found
+
+
+def test_nowhere_to_live_refuses(monkeypatch):
+    monkeypatch.setattr("pp4.config._account_home", lambda: "")
+    with pytest.raises(RefusedError) as caught:
+        load_settings({})
+    assert caught.value.refusal.found == "nothing"
+
+
+def test_a_child_inherits_neither_switch():
+    env = dict.fromkeys(SWITCHES, "1") | {"PATH": "/bin"}
+    assert child_environment({"A": "1"}, env) == {"PATH": "/bin", "A": "1"}
+
+
+def test_a_child_gets_a_switch_only_when_told():
+    assert child_environment({SWITCHES[0]: "1"}, {}) == {SWITCHES[0]: "1"}
+
+
+def test_a_child_inherits_from_this_process(monkeypatch):
+    monkeypatch.setenv("PP4_TEST_MARK", "x")
+    monkeypatch.setenv(SWITCHES[1], "1")
+    env = child_environment({})
+    assert env["PP4_TEST_MARK"] == "x"
+    assert SWITCHES[1] not in env
