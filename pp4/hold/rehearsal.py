@@ -23,6 +23,7 @@ from pp4.receipts.admission import Admission
 from pp4.transport.interface import Channel, Transport
 
 _GRACE_S = 5.0
+_SOURCE = Path(__file__).resolve().parents[2]
 
 
 class OpenHold:
@@ -69,8 +70,9 @@ class OpenHold:
             RefusedError: it cannot be started.
         """
         channel = self._transport.start(
-            [sys.executable, "-m", module, *arguments],
-            environment=child_environment(environment),
+            # -P and the path of this very package: no other copy of pp4 may answer in its place
+            [sys.executable, "-P", "-m", module, *arguments],
+            environment=child_environment({"PYTHONPATH": str(_SOURCE), **environment}),
             directory=self.directory,
             label=label,
         )
@@ -104,7 +106,9 @@ class OpenHold:
         if left:
             names = ", ".join(f"{owned.label} (pid {owned.pid})" for owned in left)
             raise UncleanError(
-                Refusal(Code.SURVIVOR, f"HOLD {self.hold_id}", "no process alive", names, left=names)
+                Refusal(
+                    Code.SURVIVOR, f"HOLD {self.hold_id}", "no process alive", names, left=names
+                )
             )
 
 

@@ -27,7 +27,7 @@ def patterns(values: Row, device: str | torch.device = "cpu") -> torch.Tensor:
 
 def sharded(values: Row, geometry: Geometry, shards: Sequence[int]) -> Row:
     """Split the last axis at the shard bounds and pad.  [..., V] -> [shards, ..., stride]."""
-    out = np.zeros((len(shards), *values.shape[:-1], geometry.stride), np.float32)
+    out = np.zeros((len(shards), *values.shape[:-1], geometry.stride), values.dtype)
     for place, shard in enumerate(shards):
         first, last = geometry.bounds[shard]
         out[place, ..., : last - first] = values[..., first:last]
@@ -93,7 +93,8 @@ class Head:
         slot_of = np.full(len(w1), -1, np.int32)
         slot_of[list(cached)] = np.arange(len(cached), dtype=np.int32)
         # one unused slot keeps the array nonempty where nothing is cached
-        rows = [reference.markov_bias(w1[token], w2) for token in cached] or [w2[:, 0] * 0]
+        unused = [np.zeros(len(w2), np.float32)]
+        rows = [reference.markov_bias(w1[token], w2) for token in cached] or unused
         columns = sharded(np.ascontiguousarray(w2.T), geometry, shards)
         return cls(
             geometry=geometry,

@@ -34,6 +34,7 @@ def _await(word: torch.Tensor, value: int, deadline: float) -> None:
             raise TimedOutError(
                 Refusal(Code.STEP_TIMEOUT, "data pattern", f"turn {value}", f"turn {int(word)}")
             )
+        time.sleep(0)  # two spinning processes on one core would wait out each other's slice
 
 
 def write(
@@ -62,9 +63,7 @@ def write(
         _await(turn[1], epoch + 1, deadline)
 
 
-def read(
-    inbox: torch.Tensor, turn: torch.Tensor, seed: int, epochs: int, *, limit_s: float
-) -> int:
+def read(inbox: torch.Tensor, turn: torch.Tensor, seed: int, epochs: int, *, limit_s: float) -> int:
     """Read the own inbox in each epoch; -> epochs whose 256 bytes were not the pattern.
 
     Arguments and errors as for :func:`write`; ``inbox`` and ``turn`` lie in the own workspace.

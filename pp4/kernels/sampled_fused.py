@@ -177,7 +177,7 @@ def _possible(words, below, place, first_id, last_id):
     key = words >> 32
     token = (words & _ALL_ONES) ^ _ALL_ONES
     fine = (key >= 0x80) & (key <= 0xFF7F) & (token >= first_id) & (token < last_id)
-    falling = (words > below) | (place == 31) | (words == 0)
+    falling = (words > below) | (place == 31) | ((words == 0) & (below == 0))
     usual = tl.min((((words == 0) | fine) & falling).to(tl.int32), 0) == 1
     top = tl.max(words, 0)
     control = (top == _BAD_WORD) | (top == _PROTOCOL_WORD)

@@ -1,7 +1,7 @@
 """The plan of a qualification: a pure list of steps, made before anything starts.
 
-The same steps, in the same order, are what the journal records; :mod:`pp4.qualify.pair_qualify`
-walks this list and nothing else.
+The same steps, in the same order, are what the journal records: plan, run and journal come from
+one table of gates.
 """
 
 from __future__ import annotations

@@ -27,7 +27,14 @@ class Progress(Protocol):
 class Silent:
     """A progress that says nothing."""
 
-    def planned(self, steps: Sequence[Step]) -> None: ...
-    def started(self, step: Step) -> None: ...
-    def finished(self, step: Step, found: str, elapsed_s: float) -> None: ...
-    def note(self, text: str) -> None: ...
+    def planned(self, steps: Sequence[Step]) -> None:
+        """Nothing."""
+
+    def started(self, step: Step) -> None:
+        """Nothing."""
+
+    def finished(self, step: Step, found: str, elapsed_s: float) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""

@@ -36,6 +36,7 @@ class LocalChannel:
 
     @property
     def pid(self) -> int:
+        """Process id of the child, which leads its group."""
         return self._process.pid
 
     def _wait(self, stream: object, event: int, deadline: Deadline, doing: str) -> None:
@@ -47,6 +48,7 @@ class LocalChannel:
                 )
 
     def send(self, message: Message, deadline: Deadline) -> None:
+        """Write one frame; see the interface for what is raised."""
         rest = memoryview(encode(message))
         while rest:
             self._wait(self._stdin, selectors.EVENT_WRITE, deadline, "send")
@@ -58,6 +60,7 @@ class LocalChannel:
                 raise self._gone() from error
 
     def receive(self, deadline: Deadline) -> Message:
+        """Read one frame; see the interface for what is raised."""
         while not self._ready:
             self._wait(self._stdout, selectors.EVENT_READ, deadline, "reply")
             try:
@@ -84,6 +87,7 @@ class LocalChannel:
         return "last line: " + (self.last_lines(1) or ("none",))[-1]
 
     def last_lines(self, count: int = 10) -> tuple[str, ...]:
+        """The last lines of the child's standard error that are not blank."""
         try:
             with self._log.open("rb") as file:
                 file.seek(0, os.SEEK_END)
@@ -94,6 +98,7 @@ class LocalChannel:
         return tuple(line for line in text.splitlines() if line.strip())[-count:]
 
     def stop(self, grace_s: float) -> int | None:
+        """End of input, TERM, KILL, each with its grace; -> exit status."""
         with contextlib.suppress(OSError):
             self._stdin.close()
         for number in (None, signal.SIGTERM, signal.SIGKILL):
@@ -136,6 +141,3 @@ class LocalTransport:
                 Refusal(Code.UNREADABLE, argv[0], "a program that starts", str(error))
             ) from error
         return LocalChannel(process, label, log)
-
-
-

@@ -47,13 +47,16 @@ class Shape(Model):
 
 
 class Waits(Model):
-    """Bounds of the waits of a link; see ``kernels/link.py``."""
+    """Bounds of the waits of a link; see ``kernels/link.py``.
+
+    ``epochs`` is how many epochs may follow the first, where fewer than the range are wanted.
+    """
 
     first_ns: int = 2_000_000_000
     next_ns: int = 20_000_000
     first_polls: int = 1_000_000
     next_polls: int = 1_000_000
-    epoch_limit: int = (1 << 62) - 1
+    epochs: int | None = None
 
 
 Content = Literal["random", "constant", "tile-ties", "shard-ties", "two-finite", "extremes"]
@@ -106,7 +109,6 @@ class Identity(Model):
 
     rank: Rank
     pid: int
-    start_token: str
     device: str
     device_name: str
     python: str
@@ -192,3 +194,45 @@ class Pattern(Model):
     rank: Rank
     epochs: int
     mismatches: int
+
+
+class Selected(Model):
+    """What the branch between the selectors chose.
+
+    Attributes:
+        path: which selector ran.
+        same_objects: whether the outputs are the very objects that the switch OFF gives.
+        tokens: tokens of every row.
+        q_zero: whether q is zero throughout.
+    """
+
+    rank: Rank
+    path: Literal["original", "sampled"]
+    same_objects: bool
+    tokens: Grid
+    q_zero: bool
+
+
+class Compiled(Model):
+    """One specialisation compiled for a GPU that is not here, and what its text shows."""
+
+    target: str
+    ptx_sha256: str
+    cubin_sha256: str
+    faults: Texts
+
+
+FAULTS: tuple[Code | None, ...] = (
+    None,
+    Code.EMPTY_ROW,
+    Code.BAD_LOGITS,
+    Code.PEER_TIMEOUT,
+    Code.PROTOCOL,
+    Code.EPOCH_EXHAUSTED,
+)
+"""Error words by number, in rising precedence; the numbers are those of ``kernels/faults.py``."""
+
+
+def word_of(block: Block) -> Code | None:
+    """The gravest fault that a rank's two words name after a block."""
+    return FAULTS[max(block.own_error, block.peer_error)]

@@ -1,0 +1,37 @@
+"""The gates in order, one module each, controls beside what they control."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pp4.qualify.arms import Arm
+from pp4.qualify.gates import (
+    gate0_preflight,
+    gate1_prime,
+    gate2_peer_kernels,
+    gate3_graphs,
+    gate4_mixed,
+    gate5_timeout,
+    gate7_settle,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One gate: its number, its name and its arms in order."""
+
+    number: int
+    name: str
+    arms: tuple[Arm, ...]
+
+
+KERNELS: tuple[Gate, ...] = (
+    Gate(0, "preflight", gate0_preflight.ARMS),
+    Gate(1, "prime", gate1_prime.ARMS),
+    Gate(2, "peer kernels", gate2_peer_kernels.ARMS),
+    Gate(3, "changed-input graphs", gate3_graphs.ARMS),
+    Gate(4, "mixed T0", gate4_mixed.ARMS),
+    Gate(5, "timeout and teardown", gate5_timeout.ARMS),
+    Gate(7, "settle", gate7_settle.ARMS),
+)
+"""Scope ``kernels``: everything but gate 6, which needs the whole worker."""

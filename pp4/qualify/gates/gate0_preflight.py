@@ -1,0 +1,123 @@
+"""Gate 0: the devices and libraries are what they should be, and every bit of the link works."""
+
+from __future__ import annotations
+
+from pp4.errors import Code
+from pp4.qualify import judge
+from pp4.qualify.arms import Finding, must_catch, must_pass
+from pp4.qualify.context import Context
+from pp4.qualify.session import facts_of
+from pp4.wire.facts import Library, Pattern, read
+
+GATE = 0
+
+
+def _devices(context: Context, expected: tuple[str, str]) -> Finding:
+    identities = context.session.start()
+    first = identities[0]
+    context.record.versions = {
+        "python": first.python,
+        "torch": first.torch,
+        "triton": first.triton,
+    }
+    ranks = context.session.both("definition", {})
+    context.record.definition = facts_of(ranks[0])["sha256"]
+    return Finding(
+        judge.devices(identities, expected),
+        {
+            "expected": expected,
+            "found": tuple(identity.device for identity in identities),
+            "device_name": first.device_name,
+        },
+    )
+
+
+def _as_named(context: Context) -> Finding:
+    return _devices(context, context.settings.devices)
+
+
+def _wrong_name(context: Context) -> Finding:
+    # the same facts against a HOLD that names the devices the other way round
+    first, second = context.settings.devices
+    return _devices(context, (second, first))
+
+
+def _pattern(context: Context, flip_at: int) -> Finding:
+    epochs = context.settings.pattern_epochs
+    session = context.session
+    session.start()
+    patient = context.settings.patient
+    wrong: list[int] = []
+    for writer in (0, 1):
+        session.link(None, context.settings.rows, (patient, patient))
+        given = {"writer": writer, "seed": context.settings.seed, "epochs": epochs}
+        ranks = session.both("pattern", {**given, "flip_at": flip_at})
+        wrong.append(read(Pattern, facts_of(ranks[1 - writer])).mismatches)
+    return Finding(
+        Code.PATTERN_MISMATCH if any(wrong) else None,
+        {"bytes": 256, "epochs_each_way": epochs, "mismatches": tuple(wrong)},
+        repetitions=2 * epochs,
+    )
+
+
+def _every_bit(context: Context) -> Finding:
+    return _pattern(context, -1)
+
+
+def _one_bit_flipped(context: Context) -> Finding:
+    return _pattern(context, context.settings.pattern_epochs // 2)
+
+
+def _fingerprints(context: Context, *, flip: bool) -> tuple[Library, ...]:
+    facts = context.session.ask("libraries", flip=flip)
+    return tuple(read(Library, library) for library in facts["libraries"])
+
+
+def _same_libraries(context: Context) -> Finding:
+    context.record.libraries = _fingerprints(context, flip=False)
+    again = _fingerprints(context, flip=False)
+    return Finding(
+        judge.libraries(again, context.record.libraries), {"libraries": len(again)}, repetitions=2
+    )
+
+
+def _changed_byte(context: Context) -> Finding:
+    changed = _fingerprints(context, flip=True)
+    known = {library.name: library.sha256 for library in context.record.libraries}
+    names = tuple(library.name for library in changed if known.get(library.name) != library.sha256)
+    return Finding(judge.libraries(changed, context.record.libraries), {"changed": names})
+
+
+ARMS = (
+    must_pass(GATE, "devices", "both ranks run on the devices that the HOLD names", _as_named),
+    must_catch(
+        GATE,
+        "wrong-device",
+        Code.DEVICE_MISMATCH,
+        "the HOLD names the devices the other way round",
+        _wrong_name,
+    ),
+    must_pass(
+        GATE,
+        "data-pattern",
+        "each rank reads from its own inbox what the peer wrote, all 256 bytes, both directions",
+        _every_bit,
+    ),
+    must_catch(
+        GATE,
+        "flipped-bit",
+        Code.PATTERN_MISMATCH,
+        "one bit of one message is flipped",
+        _one_bit_flipped,
+    ),
+    must_pass(
+        GATE, "libraries", "mapped libraries hash to what they hashed at the start", _same_libraries
+    ),
+    must_catch(
+        GATE,
+        "changed-library-byte",
+        Code.LIBRARY_CHANGED,
+        "the last byte of one mapped library is changed before it is hashed",
+        _changed_byte,
+    ),
+)

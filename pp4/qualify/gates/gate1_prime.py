@@ -1,0 +1,109 @@
+"""Gate 1: both specialisations are compiled and loaded before either launches, and none after."""
+
+from __future__ import annotations
+
+from pp4.errors import Code
+from pp4.qualify import judge
+from pp4.qualify.arms import Finding, must_catch, must_pass
+from pp4.qualify.context import Context
+from pp4.qualify.session import code_of
+from pp4.wire.facts import Primed, read
+
+GATE = 1
+_DELAYED = 1
+
+
+def _unprimed_capture(context: Context) -> Finding:
+    """Both ranks have compiled, but neither knows it of the other: no barrier was passed."""
+    session, settings = context.session, context.settings
+    session.start()
+    session.link(None, settings.rows, (settings.patient, settings.patient))
+    session.both("prime", {"shape": settings.shape.model_dump()})
+    case = context.case(1, 2, 100)
+    ranks = session.both("capture", {"name": "early", "case": case.model_dump()})
+    codes = [code_of(rank) for rank in ranks]
+    wanted = codes[0] if codes[0] is codes[1] else None
+    return Finding(wanted, {"refused_by": sum(code is not None for code in codes)})
+
+
+def _held_back(context: Context) -> Finding:
+    """Rank 1 compiles late; a launch is tried meanwhile, then both launch."""
+    session, settings = context.session, context.settings
+    session.start()
+    case = context.case(1, 2, 101)
+    facts = session.ask(
+        "prime",
+        limit_s=240.0,
+        shape=settings.shape.model_dump(),
+        delayed=_DELAYED,
+        probe={"case": case.model_dump()},
+    )
+    ones = tuple(read(Primed, one) for one in facts["primed"])
+    context.record.primed = ones
+    session.link(None, settings.rows, (settings.patient, settings.patient))
+    exchange = session.block(case)
+    first = min(block.launched_ns for block in exchange.blocks)
+    code = judge.primed(ones, first, facts["meanwhile"]) or judge.healthy(exchange)
+    return Finding(
+        code,
+        {
+            "specialisation": ones[0].key,
+            "target": ones[0].target,
+            "delayed_rank": _DELAYED,
+            "launch_meanwhile": facts["meanwhile"],
+            "launched_after_primed_ns": str(first - max(one.primed_ns for one in ones)),
+        },
+    )
+
+
+def _nothing_later(context: Context) -> Finding:
+    """Batches, positions, keys, epochs and cached rows change; the specialisation does not."""
+    cases = [
+        context.case(batch, n_out, 110 + batch, cached=cached)
+        for batch, n_out, cached in ((1, 2, "all"), (2, 1, "none"), (3, 1, "mixed"))
+    ]
+    for case in cases:
+        wrong = judge.healthy(context.session.block(case))
+        if wrong:
+            return Finding(wrong, {"batch": case.batch})
+    return Finding(None, {"launched_shapes": len(cases)}, repetitions=len(cases))
+
+
+def _too_late(context: Context) -> Finding:
+    shape = context.settings.late_shape.model_dump()
+    ranks = context.session.both("prime", {"shape": shape})
+    codes = [code_of(rank) for rank in ranks]
+    wanted = codes[0] if codes[0] is codes[1] else None
+    where = ranks[0]["refusal"]["found"] if ranks[0]["refusal"] else "compiled"
+    return Finding(wanted, {"specialisation": where})
+
+
+ARMS = (
+    must_catch(
+        GATE,
+        "unprimed-capture",
+        Code.UNPRIMED,
+        "a graph is captured before the ranks have told each other that they are primed",
+        _unprimed_capture,
+    ),
+    must_pass(
+        GATE,
+        "both-primed-before-launch",
+        "a compilation that is late on one rank holds the launches of both",
+        _held_back,
+        limit_s=300.0,
+    ),
+    must_pass(
+        GATE,
+        "nothing-compiled-later",
+        "nothing that varies at run time needs another specialisation",
+        _nothing_later,
+    ),
+    must_catch(
+        GATE,
+        "late-compilation",
+        Code.COMPILED_AFTER_PRIMING,
+        "another specialisation is asked for after priming",
+        _too_late,
+    ),
+)

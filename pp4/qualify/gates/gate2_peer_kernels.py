@@ -1,0 +1,219 @@
+"""Gate 2: the pair gives the reference's bits, and each way to get them wrong is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pp4.errors import Code
+from pp4.qualify import judge
+from pp4.qualify.arms import Arm, Finding, must_catch, must_pass
+from pp4.qualify.context import Context
+from pp4.qualify.gates import proofs
+from pp4.wire.facts import Case, Launch, word_of
+
+GATE = 2
+
+
+def _compared(context: Context, cases: list[Case], **how: Any) -> Finding:
+    """Run cases on a fresh pair and hold each against the reference and the solo kernel."""
+    session = context.fresh()
+    rows = 0
+    for case in cases:
+        exchange = session.block(case, **how)
+        wrong = judge.equal(exchange, session.expect(case))
+        rows += case.batch * case.n_out
+        if wrong:
+            return Finding(wrong, {"batch": case.batch, "content": case.content}, rows)
+    return Finding(None, {"rows": rows, "cases": len(cases)}, rows)
+
+
+def _random(context: Context) -> Finding:
+    """Every batch size with cached and uncached rows mixed, one with either alone."""
+    first, *_ = context.settings.batches
+    asked = [(batch, "mixed") for batch in context.settings.batches]
+    asked += [(first, "none"), (first, "all")]
+    cases = [
+        context.case(batch, 2, 200 + place, cached=cached)
+        for place, (batch, cached) in enumerate(asked)
+    ]
+    return _compared(context, cases)
+
+
+def _contents(*contents: str) -> Callable[[Context], Finding]:
+    def run(context: Context) -> Finding:
+        cases = [
+            context.case(2, 2, 300 + place, content=content)
+            for place, content in enumerate(contents)
+        ]
+        return _compared(context, cases)
+
+    return run
+
+
+def _other_order(context: Context) -> Finding:
+    return _compared(context, [context.case(2, 2, 320)], first=1)
+
+
+def _skewed(context: Context) -> Finding:
+    """The second rank is launched once the first runs and waits for it."""
+    finding = _compared(context, [context.case(1, 2, 330)], second="launched")
+    if finding.code:
+        return finding
+    return _compared(context, [context.case(1, 2, 331)], first=1, second="launched")
+
+
+def _fault(flaw: str, code: Code) -> Callable[[Context], Finding]:
+    """A flaw in either shard must reach both ranks as the same word, and nothing may leave."""
+
+    def run(context: Context) -> Finding:
+        for rank in (0, 1):
+            session = context.fresh()
+            case = context.case(1, 3, 340 + rank, flaw=flaw, flaw_rank=rank, flaw_at=1)
+            exchange = session.block(case)
+            words = [word_of(block) for block in exchange.blocks]
+            wrong = judge.failed_closed(exchange, code, words)
+            wrong = wrong or _inside(exchange.blocks[0].errors[0], session, case)
+            if wrong:
+                return Finding(wrong, {"flaw": flaw, "in_shard_of_rank": rank})
+        return Finding(None, {"flaw": flaw, "code": str(code)}, repetitions=2)
+
+    return run
+
+
+def _inside(errors: tuple[int, ...], session: Any, case: Case) -> Code | None:
+    """The position before the flaw is clean, the flaw's and every later one carries the word."""
+    (reference,) = session.expect(case, solo=False)
+    clean, *rest = errors
+    if clean or len(set(rest)) != 1 or not rest[0]:
+        return Code.WRONG_ERROR_WORD
+    return None if reference.tokens[0][1:] == (-1, -1) else Code.OUTPUT_MISMATCH
+
+
+def _foreign_epoch(context: Context) -> Finding:
+    """The ranks count from different epochs, as after a reset on one side only."""
+    session, settings = context.session, context.settings
+    session.start()
+    patient = settings.patient
+    start = session.link(settings.shape, settings.rows, (patient, patient))["start"]
+    # one slot ahead and the same slot parity: the flag that rank 0 polls is too high
+    given = {"generation": 0, "rows": settings.rows, "waits": patient.model_dump()}
+    session.both("link", {**given, "start": start}, {**given, "start": start + 2})
+    session.both("connect", {})
+    exchange = session.block(context.case(1, 1, 350))
+    words = [word_of(block) for block in exchange.blocks]
+    return Finding(judge.failed_closed(exchange, Code.PROTOCOL, words), {"start_epochs_apart": 2})
+
+
+def _mutant(name: str, **how: Any) -> Callable[[Context], Finding]:
+    """Run a mutant on both ranks in the product's place and judge as usual."""
+
+    def run(context: Context) -> Finding:
+        session = context.fresh()
+        case = context.case(2, 2, 360, content=how.get("content", "random"))
+        launch = Launch(control=name)
+        exchange = session.block(case, (launch, launch))
+        return Finding(
+            judge.equal(exchange, session.expect(case, solo=False)),
+            {"mutant": name, "why": exchange.why or "released"},
+        )
+
+    return run
+
+
+_PASSES: tuple[Arm, ...] = (
+    must_pass(
+        GATE,
+        "pair-equals-reference",
+        "ids, q and tokens equal the reference and the solo kernel; cached, uncached, mixed rows",
+        _random,
+        limit_s=300.0,
+    ),
+    must_pass(
+        GATE,
+        "ties",
+        "ties across the tile border, the shard border and the whole row",
+        _contents("tile-ties", "shard-ties", "constant"),
+    ),
+    must_pass(
+        GATE,
+        "edges",
+        "two finite values in a row; largest, smallest and negative-zero logits",
+        _contents("two-finite", "extremes"),
+    ),
+    must_pass(GATE, "launch-order", "rank 1 is launched before rank 0", _other_order),
+    must_pass(GATE, "skewed-start", "one rank waits for the launch of the other", _skewed),
+    must_pass(
+        GATE,
+        "bad-logits",
+        "NaN in either shard fails both ranks with one word",
+        _fault("nan", Code.BAD_LOGITS),
+    ),
+    must_pass(
+        GATE,
+        "infinite-logits",
+        "+inf in either shard fails both ranks with one word",
+        _fault("inf", Code.BAD_LOGITS),
+    ),
+    must_pass(
+        GATE,
+        "empty-row",
+        "a row without a finite value fails both ranks with one word",
+        _fault("empty", Code.EMPTY_ROW),
+    ),
+    must_pass(
+        GATE,
+        "foreign-epoch",
+        "an epoch of another count fails both ranks with one word",
+        _foreign_epoch,
+    ),
+)
+
+_MUTANTS: tuple[Arm, ...] = (
+    must_catch(
+        GATE,
+        "flag-before-data",
+        Code.PROTOCOL,
+        "the flag is published before the candidates, which follow with a forced delay",
+        _mutant("flag_before_data"),
+    ),
+    must_catch(
+        GATE,
+        "dropped-candidate",
+        Code.RANKS_DIFFER,
+        "the peer's best candidate is lost",
+        _mutant("dropped_candidate"),
+    ),
+    must_catch(
+        GATE,
+        "swapped-bounds",
+        Code.OUTPUT_MISMATCH,
+        "each rank takes the other's shard bounds",
+        _mutant("swapped_bounds"),
+    ),
+    must_catch(
+        GATE,
+        "tie-broken-upwards",
+        Code.OUTPUT_MISMATCH,
+        "of equal values the higher id comes first",
+        _mutant("tie_other_way", content="shard-ties"),
+    ),
+    must_catch(
+        GATE,
+        "missing-barrier-ran",
+        Code.OUTPUT_MISMATCH,
+        "no barrier before a release: a race that hardware may survive, recorded only",
+        _mutant("missing_barrier"),
+        gating=False,
+    ),
+    must_catch(
+        GATE,
+        "relaxed-signal-ran",
+        Code.OUTPUT_MISMATCH,
+        "the flag is stored relaxed: a race that hardware may survive, recorded only",
+        _mutant("relaxed_signal"),
+        gating=False,
+    ),
+)
+
+ARMS = (*_PASSES, *proofs.ARMS, *_MUTANTS)

@@ -1,0 +1,119 @@
+"""Gate 3: replays with changed inputs equal eager runs, whatever is replayed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pp4.errors import Code
+from pp4.qualify import judge
+from pp4.qualify.arms import Finding, must_catch, must_pass
+from pp4.qualify.context import Context
+from pp4.qualify.session import Session, facts_of
+from pp4.wire.facts import Case, Exchange, Launch
+
+GATE = 3
+_BATCH = 2
+
+
+def _capture(session: Session, case: Case, control: str | None = None) -> str:
+    name = f"graph-{case.batch}-{case.n_out}"
+    ranks = session.both("capture", {"name": name, "case": case.model_dump(), "control": control})
+    for rank in ranks:
+        facts_of(rank)
+    return name
+
+
+def _replay(session: Session, name: str, case: Case) -> Exchange:
+    launch = Launch(graph=name)
+    return session.block(case, (launch, launch))
+
+
+def _off(session: Session, case: Case) -> None:
+    """Replay the original selector's graph in between."""
+    for rank in session.ask("select", case=case.model_dump(), switch=False)["ranks"]:
+        facts_of(rank)
+
+
+def _replays(context: Context) -> Finding:
+    """Each replay has new logits, keys, positions and modes, and poisoned outputs before it."""
+    session = context.fresh()
+    settings, done = context.settings, 0
+    for depth in settings.depths:
+        name = _capture(session, context.case(_BATCH, depth, 400 + depth))
+        for number in range(settings.replays):
+            modes = (1, 2) if number % 2 else (1, 1)
+            case = context.case(_BATCH, depth, 410 + 10 * depth + number, modes=modes)
+            replayed = _replay(session, name, case)
+            wrong = judge.equal(replayed, session.expect(case, solo=False))
+            if wrong:
+                return Finding(wrong, {"depth": depth, "replay": number}, done)
+            _off(session, case)
+            done += 1
+        eager = session.block(case)
+        if eager.blocks[0].digest != replayed.blocks[0].digest:
+            return Finding(Code.OUTPUT_MISMATCH, {"depth": depth, "eager": False}, done)
+    return Finding(None, {"depths": settings.depths, "replays": done}, done)
+
+
+def _padded(context: Context) -> Finding:
+    """Rows beyond the batch are inactive; what stands in them must not be looked at."""
+    session = context.fresh()
+    name = _capture(session, context.case(3, 2, 440))
+    for number, modes in enumerate(((1, 0, 1), (0, 1, 0))):
+        padding = tuple(row for row, mode in enumerate(modes) if not mode)
+        case = context.case(3, 2, 441 + number, modes=modes, poisoned=padding)
+        exchange = _replay(session, name, case)
+        wrong = judge.equal(exchange, session.expect(case))
+        if wrong:
+            return Finding(wrong, {"modes": modes})
+    return Finding(None, {"poisoned": "NaN"}, repetitions=2)
+
+
+def _control(control: str) -> Callable[[Context], Finding]:
+    """A graph with a fault in it, replayed twice with changed inputs."""
+
+    def run(context: Context) -> Finding:
+        session = context.fresh()
+        name = _capture(session, context.case(1, 2, 450), control)
+        for number in range(2):
+            case = context.case(1, 2, 451 + number)
+            exchange = _replay(session, name, case)
+            wrong = judge.equal(exchange, session.expect(case))
+            if wrong:
+                return Finding(wrong, {"control": control, "replay": number})
+        return Finding(None, {"control": control}, repetitions=2)
+
+    return run
+
+
+ARMS = (
+    must_pass(
+        GATE,
+        "replay-equals-eager",
+        "whole blocks replayed with changed inputs, sampled and original graphs in turn",
+        _replays,
+        limit_s=300.0,
+    ),
+    must_pass(GATE, "padded-rows", "inactive rows with NaN logits stay silent", _padded),
+    must_catch(
+        GATE,
+        "reused-epoch",
+        Code.PROTOCOL,
+        "a graph whose epoch does not move on",
+        _control("reused_epoch"),
+    ),
+    must_catch(
+        GATE,
+        "input-by-value",
+        Code.OUTPUT_MISMATCH,
+        "a graph that kept the request keys of its capture",
+        _control("frozen-input"),
+    ),
+    must_catch(
+        GATE,
+        "missing-stamp",
+        Code.INCOMPLETE,
+        "a kernel that does not write its completion stamp",
+        _control("missing_stamp"),
+    ),
+)

@@ -1,0 +1,182 @@
+"""Gate 5: whatever goes wrong between the ranks ends within its bound, sticks, and lets go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pp4.errors import Code
+from pp4.qualify import judge
+from pp4.qualify.arms import Finding, must_catch, must_pass
+from pp4.qualify.context import Context
+from pp4.qualify.session import Session, facts_of
+from pp4.wire.facts import Block, Case, Exchange, Launch, read, word_of
+
+GATE = 5
+
+
+def _stuck(session: Session, case: Case, fault: Code, ranks: tuple[int, ...]) -> Code | None:
+    """The owner refuses the next block, and the kernels themselves keep the error.
+
+    The second part goes past the owner: each rank is launched alone, so a rank that waited for
+    its peer again would run out its budget with another word.
+    """
+    if session.refusal("block", case=case.model_dump(), launches=[{}, {}]) is not Code.STICKY:
+        return Code.STICKY
+    if len(ranks) < 2:
+        return None
+    again = session.both("run", {"case": case.model_dump(), "launch": Launch().model_dump()})
+    blocks = [read(Block, facts_of(rank)) for rank in again]
+    if any(word_of(block) is not fault for block in blocks):
+        return Code.WRONG_ERROR_WORD
+    if any(block.clean or not all(row[0] for row in block.errors) for block in blocks):
+        return Code.STICKY
+    return None
+
+
+def _let_go(context: Context, session: Session) -> Code | None:
+    """The pair is gone for certain, and a new one on the same devices serves."""
+    gone = session.teardown()
+    if not (all(gone["dead"]) and len(gone["dead"]) == 2) or gone["links_left"]:
+        return Code.NOT_TORN_DOWN
+    healthy = context.fresh(session=session)
+    return judge.healthy(healthy.block(context.case(1, 1, 690)))
+
+
+def _failure(
+    context: Context,
+    exchange: Exchange,
+    case: Case,
+    fault: Code,
+    *,
+    died: tuple[int, ...] = (),
+) -> Finding:
+    """Judge one failed block: its words, that they stick, and that the pair can be replaced."""
+    session = context.session
+    words = [word_of(block) for block in exchange.blocks]
+    wrong = judge.failed_closed(exchange, fault, words)
+    if exchange.died != died:
+        wrong = wrong or Code.RANK_DIED
+    ranks = tuple(rank for rank in (0, 1) if rank not in died)
+    wrong = wrong or _stuck(session, case, fault, ranks)
+    wrong = wrong or _let_go(context, session)
+    return Finding(
+        wrong,
+        {
+            "why": exchange.why,
+            "died": exchange.died,
+            "elapsed_ns": tuple(str(block.elapsed_ns) for block in exchange.blocks),
+            "errors": str([block.errors for block in exchange.blocks]),
+        },
+    )
+
+
+def _lonely(second: str) -> Callable[[Context], Finding]:
+    """The peer is launched never, or only after the first rank has given up."""
+
+    def run(context: Context) -> Finding:
+        case = context.case(1, 2, 600)
+        exchange = context.hasty().block(case, second=second)
+        return _failure(context, exchange, case, Code.PEER_TIMEOUT)
+
+    return run
+
+
+def _paused(action: str, died: tuple[int, ...]) -> Callable[[Context], Finding]:
+    """Rank 1 stops between two positions: for too long, or for ever."""
+
+    def run(context: Context) -> Finding:
+        # patient at first, so that only the wait for the stopped rank runs out
+        waits = context.settings.patient.model_copy(
+            update={"next_polls": context.settings.hasty.next_polls}
+        )
+        session = context.fresh((waits, waits))
+        case = context.case(1, 3, 610)
+        launches = (Launch(), Launch(pause_before=1))
+        exchange = session.block(case, launches, on_pause=action)
+        finding = _failure(context, exchange, case, Code.PEER_TIMEOUT, died=died)
+        first = exchange.blocks[0].errors[0]
+        if finding.code is None and (first[0] or not all(first[1:])):
+            return Finding(Code.WRONG_ERROR_WORD, finding.facts)
+        return finding
+
+    return run
+
+
+def _nan(context: Context) -> Finding:
+    case = context.case(1, 2, 620, flaw="nan", flaw_rank=1)
+    exchange = context.fresh().block(case)
+    return _failure(context, exchange, case, Code.BAD_LOGITS)
+
+
+def _exhausted(context: Context) -> Finding:
+    """Two epochs are left and the block needs three: the third is refused before it is sent."""
+    waits = context.settings.patient.model_copy(update={"epochs": 2})
+    case = context.case(1, 3, 630)
+    exchange = context.fresh((waits, waits)).block(case)
+    finding = _failure(context, exchange, case, Code.EPOCH_EXHAUSTED)
+    clean = [block.errors[0][:2] == (0, 0) for block in exchange.blocks]
+    if finding.code is None and not all(clean):
+        return Finding(Code.WRONG_ERROR_WORD, finding.facts)
+    return finding
+
+
+def _healthy(context: Context) -> Finding:
+    """Block after block with the ordinary bounds: nothing trips."""
+    session = context.fresh()
+    blocks = 6
+    for number in range(blocks):
+        wrong = judge.healthy(session.block(context.case(2, 2, 640 + number), first=number % 2))
+        if wrong:
+            return Finding(wrong, {"block": number}, number + 1)
+    return Finding(None, {"blocks": blocks}, blocks)
+
+
+def _late_answer(context: Context, session: Session) -> Exchange:
+    """Rank 0 gives up; then rank 1 runs a kernel that ignores the words and answers cleanly."""
+    launches = (Launch(), Launch(control="ignores_sticky"))
+    case = context.case(1, 1, 650)
+    return context.hasty(session).block(case, launches, second="answered")
+
+
+def _late_answer_kept(context: Context) -> Finding:
+    exchange = _late_answer(context, context.session)
+    code = Code.RELEASED_AFTER_ERROR if exchange.released else Code(exchange.why)
+    clean = tuple(block.rank for block in exchange.blocks if not block.own_error)
+    return Finding(code, {"ranks_with_clean_own_word": clean})
+
+
+def _one_word(context: Context) -> Finding:
+    """The same late answer, given to an owner that believes one rank's own word."""
+    session = context.careless()
+    try:
+        exchange = _late_answer(context, session)
+    finally:
+        session.close()
+    return Finding(judge.release(exchange), {"released": exchange.released})
+
+
+ARMS = (
+    must_pass(GATE, "healthy", "ordinary blocks do not trip a bound", _healthy),
+    must_pass(GATE, "never-launched", "the peer is never launched", _lonely("never")),
+    must_pass(GATE, "late-first", "the peer comes late to the first exchange", _lonely("answered")),
+    must_pass(
+        GATE, "late-next", "the peer comes late to a later exchange", _paused("resume-late", ())
+    ),
+    must_pass(GATE, "killed", "the peer is killed between two positions", _paused("kill", (1,))),
+    must_pass(GATE, "nan-row", "a NaN row fails both ranks and the pair is replaced", _nan),
+    must_pass(GATE, "exhausted-epochs", "epochs run out in the middle of a block", _exhausted),
+    must_catch(
+        GATE,
+        "late-answer",
+        Code.PEER_TIMEOUT,
+        "a clean answer comes after the other rank has given up",
+        _late_answer_kept,
+    ),
+    must_catch(
+        GATE,
+        "one-rank-word",
+        Code.RELEASED_ON_ONE_WORD,
+        "an owner releases a reply on one rank's word",
+        _one_word,
+    ),
+)

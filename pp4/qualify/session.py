@@ -1,0 +1,165 @@
+"""The coordinator's end of one owner: asks, reads facts, keeps every pid in the HOLD's books."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pp4.clock import Deadline
+from pp4.errors import Code, Refusal, WrongError
+from pp4.hold.rehearsal import OpenHold
+from pp4.wire import Reply, Request
+from pp4.wire.facts import Case, Exchange, Expectation, Identity, Launch, Shape, Waits, read
+
+PRODUCT = "pp4.worker.owner"
+CARELESS = "pp4.worker.controls"
+_SLACK_S = 10.0
+
+
+class Session:
+    """One owner process and the pair that it runs at the moment.
+
+    Args:
+        hold: what it runs under.
+        label: names the owner's process, unique in the HOLD.
+        module: the owner to start; a control starts a careless one.
+    """
+
+    def __init__(self, hold: OpenHold, label: str, module: str = PRODUCT) -> None:
+        self._hold, self._label = hold, label
+        self._sequence = 0
+        self._running = False
+        self._pairs = 0
+        directory = hold.directory / label
+        directory.mkdir()
+        self._channel = hold.start(
+            module,
+            [str(directory)],
+            # one thread each: two ranks and a coordinator share what cores there are
+            environment={
+                "TRITON_INTERPRET": "1",
+                "TRITON_DISABLE_LINE_INFO": "1",
+                "OMP_NUM_THREADS": "1",
+                "OPENBLAS_NUM_THREADS": "1",
+            },
+            label=label,
+        )
+
+    def ask(self, verb: str, *, limit_s: float = 60.0, **arguments: Any) -> dict[str, Any]:
+        """Ask the owner one verb.
+
+        Raises:
+            WrongError: it refused, or it died.
+            TimedOutError: it did not answer in time.
+        """
+        self._sequence += 1
+        deadline = Deadline.after(self._hold.clock, limit_s + _SLACK_S)
+        request = Request(sequence=self._sequence, verb=verb, arguments=arguments)
+        self._channel.send(request, deadline)
+        while True:
+            message = self._channel.receive(deadline)
+            if isinstance(message, Reply) and message.sequence == self._sequence:
+                break
+        if message.facts is None:
+            raise WrongError(refusal_of(message.refusal or {}))
+        return message.facts
+
+    def refusal(self, verb: str, **arguments: Any) -> Code | None:
+        """Ask a verb that should be refused; -> the code, None where it went through."""
+        try:
+            self.ask(verb, **arguments)
+        except WrongError as error:
+            return error.refusal.code
+        return None
+
+    # -- the pair ---------------------------------------------------------------------------
+
+    def start(self) -> tuple[Identity, Identity]:
+        """Start a pair and say who it is."""
+        self.teardown()
+        found = self.ask("start")["ranks"]
+        self._running = True
+        self._pairs += 1
+        identities = tuple(read(Identity, facts_of(rank)) for rank in found)
+        for identity in identities:
+            self._hold.own(identity.pid, f"{self._label}-pair-{self._pairs}-rank-{identity.rank}")
+        return identities[0], identities[1]
+
+    def link(self, shape: Shape | None, rows: int, waits: Sequence[Waits]) -> dict[str, Any]:
+        """Make a rendezvous; with a shape, the pair is sealed with its primed specialisation."""
+        return self.ask(
+            "link",
+            nonce=self._hold.nonce,
+            fence=self._hold.fence,
+            rows=rows,
+            waits=[one.model_dump() for one in waits],
+            shape=None if shape is None else shape.model_dump(),
+        )
+
+    def teardown(self) -> dict[str, Any]:
+        """End the pair, if there is one; -> pids and whether each is proven dead."""
+        if not self._running:
+            return {"pids": [], "dead": [], "links_left": 0}
+        self._running = False
+        return self.ask("teardown")
+
+    def both(
+        self, verb: str, first: dict[str, Any], second: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Ask both ranks past the owner's rules; -> what each answered, facts or refusal."""
+        arguments = [first, first if second is None else second]
+        ranks = self.ask("both", verb_of_rank=verb, arguments=arguments, limit_s=120.0)["ranks"]
+        return ranks[0], ranks[1]
+
+    def block(
+        self, case: Case, launches: tuple[Launch, Launch] | None = None, **how: Any
+    ) -> Exchange:
+        """Run one block through the owner's rule."""
+        pair = launches or (Launch(), Launch())
+        facts = self.ask(
+            "block", case=case.model_dump(), launches=[one.model_dump() for one in pair], **how
+        )
+        return read(Exchange, facts)
+
+    def expect(self, case: Case, *, solo: bool = True) -> tuple[Expectation, ...]:
+        """What a case must give: by the reference and, where asked, by the solo kernel."""
+        ranks = self.ask("expect", limit_s=120.0, case=case.model_dump(), solo=solo)["ranks"]
+        return tuple(read(Expectation, facts_of(rank)) for rank in ranks)
+
+    def close(self) -> None:
+        """End the owner and whatever pair it still has."""
+        self._hold.stop(self._channel)
+
+
+def facts_of(rank: dict[str, Any]) -> dict[str, Any]:
+    """Facts of one rank's answer.
+
+    Raises:
+        WrongError: it refused.
+    """
+    if rank["facts"] is None:
+        raise WrongError(refusal_of(rank["refusal"]))
+    facts: dict[str, Any] = rank["facts"]
+    return facts
+
+
+def code_of(rank: dict[str, Any]) -> Code | None:
+    """Code of one rank's refusal, None where it gave facts."""
+    return None if rank["refusal"] is None else Code(rank["refusal"]["code"])
+
+
+def refusal_of(tree: dict[str, str]) -> Refusal:
+    """A refusal that crossed the wire."""
+    try:
+        return Refusal(
+            code=Code(tree["code"]),
+            where=tree["where"],
+            expected=tree["expected"],
+            found=tree["found"],
+            source=tree["source"],
+            host=tree["host"],
+            left=tree["left"],
+            next=tree["next"],
+        )
+    except (KeyError, ValueError) as error:
+        return Refusal(Code.BAD_FRAME, "refusal", "a refusal", repr(error))

@@ -1,0 +1,76 @@
+"""Every number of a run: shapes, seeds, repetitions, bounds.  All of them are in the receipt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pp4.qualify.arms import Fact
+from pp4.wire.facts import Shape, Waits
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run of the gates uses.
+
+    Attributes:
+        shape: vocabulary, shard bounds, tile and inner dimension.
+        late_shape: another specialisation, compiled too late on purpose.
+        devices: devices of rank 0 and 1 as the HOLD names them.
+        seed: of all inputs.
+        batches: batch sizes of the peer-kernel gate.
+        depths: positions of a block in the graph gate.
+        replays: replays of a graph at each depth.
+        pattern_epochs: epochs of the data-pattern check in each direction.
+        rows: rows of the workspaces.
+        patient: bounds of healthy runs.
+        hasty: bounds of runs in which a wait has to run out.
+    """
+
+    shape: Shape
+    late_shape: Shape
+    devices: tuple[str, str]
+    seed: int
+    batches: tuple[int, ...]
+    depths: tuple[int, ...]
+    replays: int
+    pattern_epochs: int
+    rows: int
+    patient: Waits
+    hasty: Waits
+
+    def as_facts(self) -> dict[str, Fact]:
+        """Return the settings as a receipt holds them; 64-bit numbers are text."""
+        shape = self.shape
+        return {
+            "vocab": shape.vocab,
+            "split": shape.split,
+            "tile": shape.tile,
+            "rank_dim": shape.rank_dim,
+            "warps": shape.warps,
+            "seed": self.seed,
+            "batches": self.batches,
+            "depths": self.depths,
+            "replays": self.replays,
+            "pattern_epochs": self.pattern_epochs,
+            "rows": self.rows,
+            "first_polls": self.patient.first_polls,
+            "next_polls": self.patient.next_polls,
+            "hasty_first_polls": self.hasty.first_polls,
+            "hasty_next_polls": self.hasty.next_polls,
+        }
+
+
+REHEARSAL = Settings(
+    # two tiles a shard, nothing divides anything: every border is inside a row
+    shape=Shape(vocab=259, split=131, tile=128, rank_dim=32),
+    late_shape=Shape(vocab=259, split=131, tile=64, rank_dim=32),
+    devices=("interpreter-0", "interpreter-1"),
+    seed=20260707,
+    batches=(1, 3, 5),
+    depths=(4, 5),
+    replays=3,
+    pattern_epochs=2000,
+    rows=5,
+    patient=Waits(),
+    hasty=Waits(first_polls=1500, next_polls=1500),
+)

@@ -1,0 +1,1 @@
+"""Two rank processes under one owner: what runs on the receiving host."""

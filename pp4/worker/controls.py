@@ -1,0 +1,26 @@
+"""Controls of the owner: rules that a careless owner would follow.  Never imported by the product.
+
+``python -m pp4.worker.controls DIRECTORY`` runs an owner that believes one rank's own word.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pp4.wire.facts import Block, Grid
+from pp4.worker.owner import Owner, serve
+from pp4.worker.release import Release, both_ranks
+
+
+def one_word(blocks: Sequence[Block], stamps: Grid) -> Release:
+    """Release as soon as any one rank's own word and rows are clean."""
+    for block in blocks:
+        if not block.own_error and not any(any(row) for row in block.errors):
+            return Release(True, None)
+    return both_ranks(blocks, stamps)
+
+
+if __name__ == "__main__":
+    serve(Owner(Path(sys.argv[1]), rule=one_word))

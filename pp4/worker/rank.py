@@ -1,0 +1,205 @@
+"""One rank process: reads requests, exercises, replies.  It never decides what leaves."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from pp4.drafter.heads import HeadMode
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError
+from pp4.wire import Decoder, Event, Reply, Request, encode
+from pp4.wire.facts import Case, Launch, Primed, Shape, Waits, read
+from pp4.wire.frames import Model
+from pp4.worker.bench import Bench
+from pp4.worker.compiling import compile_apart
+from pp4.worker.originals import Originals
+
+_READ = 1 << 16
+_PR_SET_PDEATHSIG = 1
+
+
+class _Stream:
+    """Frames over two file descriptors, blocking; the owner keeps the deadlines."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self._source, self._sink = source, sink
+        self._decoder = Decoder()
+        self._ready: list[Request] = []
+
+    def read(self) -> Request | None:
+        """The next request, None once the owner is gone."""
+        while not self._ready:
+            data = os.read(self._source, _READ)
+            if not data:
+                return None
+            for message in self._decoder.feed(data):
+                if isinstance(message, Request):
+                    self._ready.append(message)
+        return self._ready.pop(0)
+
+    def write(self, message: Event | Reply) -> None:
+        """Write one frame whole."""
+        rest = memoryview(encode(message))
+        while rest:
+            rest = rest[os.write(self._sink, rest) :]
+
+
+class RankProcess:
+    """Serves one owner until its stream ends.
+
+    Args:
+        rank: 0 or 1.
+        directory: a directory that both ranks may write.
+        source: descriptor of requests.
+        sink: descriptor of events and replies.
+    """
+
+    def __init__(self, rank: int, directory: Path, source: int, sink: int) -> None:
+        self._rank, self._directory = rank, directory
+        self._stream = _Stream(source, sink)
+        self._sequence = 0
+        self._generation = 0
+        self._bench = Bench(rank, directory, self._pause)
+        self._originals: Originals | None = None
+        self._pausing = False
+        self._verbs: dict[str, Callable[[dict[str, Any]], Model | dict[str, Any]]] = {
+            "identity": lambda _: self._bench.identity(),
+            "prime": self._prime,
+            "seal": self._seal,
+            "link": self._link,
+            "connect": self._connect,
+            "pattern": lambda given: self._bench.exchange_pattern(**given),
+            "capture": self._capture,
+            "run": self._run,
+            "expect": lambda given: self._bench.expect(read(Case, given["case"]), given["by"]),
+            "select": self._select,
+            "compile": self._compile,
+            "definition": lambda _: {"sha256": self._bench.definition()},
+            "leave": self._leave,
+        }
+
+    def serve(self) -> None:
+        """Answer requests one by one."""
+        while (request := self._stream.read()) is not None:
+            self._sequence = request.sequence
+            self._stream.write(self._answer(request))
+        self._bench.close()
+
+    def _answer(self, request: Request) -> Reply:
+        try:
+            verb = self._verbs.get(request.verb)
+            if verb is None:
+                raise RefusedError(
+                    Refusal(Code.BAD_FRAME, "rank", f"one of {sorted(self._verbs)}", request.verb)
+                )
+            facts = verb(request.arguments)
+        except Pp4Error as error:
+            return Reply(sequence=request.sequence, refusal=error.refusal.as_dict())
+        except Exception as error:
+            # a bug must reach the owner as an answer, or it waits for one until its deadline
+            found = f"{type(error).__name__}: {error}"[:500]
+            refusal = Refusal(Code.INTERNAL, f"rank {self._rank}, {request.verb}", "facts", found)
+            return Reply(sequence=request.sequence, refusal=refusal.as_dict())
+        tree = facts.model_dump(mode="json") if isinstance(facts, Model) else facts
+        return Reply(sequence=request.sequence, facts=tree)
+
+    def _pause(self, name: str) -> None:
+        """Tell the owner how far we are; ``paused`` waits for its word."""
+        self._stream.write(Event(sequence=self._sequence, name=name))
+        if name == "paused" and self._stream.read() is None:
+            raise RefusedError(Refusal(Code.INTERRUPTED, "rank", "word from the owner", "none"))
+
+    def _prime(self, given: dict[str, Any]) -> Model:
+        import time
+
+        shape = read(Shape, given["shape"])
+        if given.get("delayed"):
+            self._pause("paused")
+        if self._bench.priming.sealed:
+            self._bench.primed(shape)
+        built = compile_apart(
+            shape, shards=1, control=None, directory=self._own_directory("compile")
+        )
+        return Primed(
+            rank=0 if self._rank == 0 else 1,
+            key=self._bench.primed(shape),
+            target=built.target,
+            ptx_sha256=built.ptx_sha256,
+            cubin_sha256=built.cubin_sha256,
+            primed_ns=time.monotonic_ns(),
+        )
+
+    def _own_directory(self, name: str) -> Path:
+        path = self._directory / f"{name}-rank-{self._rank}"
+        path.mkdir(exist_ok=True)
+        return path
+
+    def _seal(self, given: dict[str, Any]) -> dict[str, Any]:
+        if given.get("shape"):
+            self._bench.primed(read(Shape, given["shape"]))
+        self._bench.priming.seal()
+        return {}
+
+    def _link(self, given: dict[str, Any]) -> dict[str, Any]:
+        waits = read(Waits, given["waits"])
+        self._generation = given["generation"]
+        self._bench.make_link(self._generation, given["rows"], waits, given["start"])
+        return {}
+
+    def _connect(self, _: dict[str, Any]) -> dict[str, Any]:
+        self._bench.link.connect()
+        return {}
+
+    def _capture(self, given: dict[str, Any]) -> dict[str, Any]:
+        self._bench.capture(given["name"], read(Case, given["case"]), given.get("control"))
+        return {}
+
+    def _run(self, given: dict[str, Any]) -> Model:
+        return self._bench.run(read(Case, given["case"]), read(Launch, given["launch"]))
+
+    def _select(self, given: dict[str, Any]) -> Model:
+        if self._originals is None:
+            self._originals = Originals(self._bench, self._directory / f"group-{self._generation}")
+        return self._originals.select(
+            read(Case, given["case"]),
+            switch=given["switch"],
+            graph=given.get("graph"),
+            head_mode=HeadMode(given.get("head_mode", "default")),
+        )
+
+    def _compile(self, given: dict[str, Any]) -> Model:
+        return compile_apart(
+            read(Shape, given["shape"]),
+            shards=given["shards"],
+            control=given.get("control"),
+            directory=self._own_directory("compile"),
+        )
+
+    def _leave(self, _: dict[str, Any]) -> dict[str, Any]:
+        if self._originals is not None:
+            self._originals.close()
+            self._originals = None
+        return {}
+
+
+def become_rank(rank: int, directory: Path, source: int, sink: int) -> NoReturn:
+    """Turn this forked process into a rank; it ends with its owner."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    torch.set_num_threads(1)
+    status = 1
+    try:
+        RankProcess(rank, directory, source, sink).serve()
+        status = 0
+    except BaseException as error:
+        sys.stderr.write(f"rank {rank}: {type(error).__name__}: {error}\n")
+        sys.stderr.flush()
+    finally:
+        # no interpreter shutdown: the owner's exit handlers are not ours to run
+        os._exit(status)

@@ -1,0 +1,55 @@
+"""When a reply may leave: both ranks or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pp4.errors import Code
+from pp4.kernels.faults import Fault
+from pp4.wire.facts import Block, Grid
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What becomes of a reply.
+
+    Attributes:
+        released: whether it leaves.
+        why: what kept it, None where it leaves.
+    """
+
+    released: bool
+    why: Code | None
+
+
+Rule = Callable[[Sequence[Block], Grid], Release]
+
+
+def fault_of(block: Block) -> Fault:
+    """The gravest fault that any word of a block names."""
+    rows = [code for row in block.errors for code in row if 0 <= code <= max(Fault)]
+    return Fault(max([block.own_error, block.peer_error, *rows]))
+
+
+def both_ranks(blocks: Sequence[Block], stamps: Grid) -> Release:
+    """The product's rule.
+
+    A reply leaves only if both ranks reported, with clean words, the stamps that are expected and
+    equal digests.  One rank can time out after the other finished clean, so one word proves
+    nothing; and no error word proves no completion, so the stamps are demanded too.
+
+    Args:
+        blocks: what the ranks reported; fewer than two if one died.
+        stamps: expected stamp of every row and position.
+    """
+    faults = [fault_of(block) for block in blocks]
+    if any(faults):
+        return Release(False, max(faults).code)
+    if len(blocks) < 2:
+        return Release(False, Code.RANK_DIED)
+    if any(block.stamps != stamps for block in blocks):
+        return Release(False, Code.INCOMPLETE)
+    if blocks[0].digest != blocks[1].digest:
+        return Release(False, Code.RANKS_DIFFER)
+    return Release(True, None)

@@ -1,0 +1,139 @@
+"""The reader of PTX on texts of a few lines, and on what the compiler really wrote."""
+
+import pytest
+
+from pp4.kernels.ptx import faults
+
+CHAIN = "bar.sync 0;\n@%p1 atom.global.gpu.acq_rel.add.u64 %rd1, [%rd2], 1;\n"
+SIGNAL = "bar.sync 0;\n@first st.release.sys.global.s64 [%rd1], %rd2;\n"
+POLL = "POLL:\nld.acquire.sys.global.s64 word, [%rd1];\n"
+GOOD = CHAIN + 3 * SIGNAL + 4 * POLL
+
+
+def of(text):
+    return faults(GOOD + text, paired=True)
+
+
+def test_a_good_text():
+    assert of("") == ()
+    assert faults(2 * CHAIN, paired=False) == ()
+
+
+def test_an_empty_text_is_not_good():
+    assert len(faults("", paired=True)) == 3
+    assert len(faults("", paired=False)) == 1
+
+
+STORE = SIGNAL.splitlines()[1]
+ORDERED = {
+    "stores before the barrier": "st.global.b64 [%rd1], %rd2;\n" + SIGNAL,
+    "arithmetic between": "bar.sync \t0;\nadd.s64 %rd1, %rd2, 1;\n" + STORE,
+    "shared memory between": "bar.sync 0;\nst.shared.b64 [%r1], %rd2;\n" + STORE,
+    "a matrix to shared": "bar.sync 0;\nstmatrix.sync.aligned.m8n8.x4.shared.b16 [a], {b};\n"
+    + STORE,
+    "the aligned spelling": "barrier.sync.aligned 0;\n" + STORE,
+    "a comment that names one": "// st.release.sys.global.s64 [a], b;\n",
+    "a relaxed count": "red.global.gpu.relaxed.add.s64 [%rd1], 1;\n",
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_what_is_allowed(name):
+    assert of(ORDERED[name]) == ()
+
+
+UNORDERED = {
+    "a store between": ("bar.sync 0;\nst.global.b64 [%rd1], %rd2;\n" + STORE, "a store"),
+    "a predicated store between": ("bar.sync 0;\n@%p1 st.global.b32 [a], b;\n" + STORE, "a store"),
+    "a store to any space": ("bar.sync 0;\nst.b32 [%rd1], %r2;\n" + STORE, "a store"),
+    "a wide store": ("bar.sync 0;\nst.global.v2.b64 [a], {b, c};\n" + STORE, "a store"),
+    "a count between": ("bar.sync 0;\nred.global.gpu.add.u32 [%rd1], 1;\n" + STORE, "a store"),
+    "two releases after one barrier": (SIGNAL + STORE, "a store"),
+    "a label between": ("bar.sync 0;\n$L__BB0_1:\n" + STORE, "a label on line"),
+    "a label with a comment": ("bar.sync 0;\n$L_1:    // %x\n" + STORE, "a label on line"),
+    "half a block": ("bar.sync 1, 64;\n" + STORE, "a store"),
+    "a barrier that not all pass": ("@%p1 bar.sync 0;\n" + STORE, "a store"),
+    "a warp barrier": ("bar.warp.sync -1;\n" + STORE, "a store"),
+    "a count that releases": ("@%p1 atom.global.gpu.release.add.u64 a, [b], 1;\n", "a store"),
+    "a maximum that releases": ("atom.acq_rel.gpu.global.max.s64 a, [b], c;\n", "a store"),
+    "inside braces": ("{ st.release.gpu.global.s64 [a], b;\n}", "a store"),
+}
+
+
+@pytest.mark.parametrize("name", UNORDERED)
+def test_releases_that_other_stores_may_overtake(name):
+    text, expected = UNORDERED[name]
+    # a store first, or the barrier of the text before would count
+    (line,) = of("st.global.b32 [%rd9], %r9;\n" + text)
+    assert "no block barrier right before it" in line
+    assert expected in line
+
+
+FORBIDDEN = {
+    "ex2.approx.f32 %f1, %f2;": "approximate",
+    "ex2.approx.ftz.f32 %f1, %f2;": "approximate",
+    "lg2.approx.f32 %f1, %f2;": "approximate",
+    "rcp.approx.ftz.f64 %fd1, %fd2;": "approximate",
+    "sqrt.approx.f32 %f1, %f2;": "approximate",
+    "div.full.f32 %f1, %f2, %f3;": "approximate",
+    "div.approx.f32 %f1, %f2, %f3;": "approximate",
+    "@%p1 fma.rn.f32 %f1, %f2, %f3, %f4;": "fused",
+    "fma.rn.f64 %fd1, %fd2, %fd3, %fd4;": "fused",
+    "fma.rn.bf16x2 %r1, %r2, %r3, %r4;": "fused",
+    "mad.rn.f32 %f1, %f2, %f3, %f4;": "fused",
+    "add.ftz.f32 %f1, %f2, %f3;": "flushed",
+    "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1}, {%r1}, {%r2}, {%f2};": "an order",
+    "red.relaxed.sys.global.add.u64 [%rd1], 1;": "read-modify-write",
+    "atom.global.sys.relaxed.exch.b64 %rd1, [%rd2], %rd3;": "read-modify-write",
+    "st.relaxed.sys.global.s64 [%rd1], %rd2;": "no release",
+    "st.volatile.global.s64 [%rd1], %rd2;": "no release",
+    "ld.relaxed.sys.global.s64 %rd1, [%rd2];": "no acquire",
+}
+
+
+@pytest.mark.parametrize("instruction", FORBIDDEN)
+def test_instructions_that_may_not_appear(instruction):
+    (line,) = of(instruction + "\n")
+    assert FORBIDDEN[instruction] in line
+    assert f"line {GOOD.count(chr(10)) + 1}: " in line
+
+
+ALLOWED = [
+    "mul.rn.f32 %f1, %f2, %f3;",
+    "add.rn.f32 %f1, %f2, %f3;",
+    "div.rn.f64 %fd1, %fd2, %fd3;",
+    "mad.lo.s64 %rd1, %rd2, %rd3, %rd4;",
+    "mad.wide.u32 %rd1, %r2, %r3, %rd4;",
+    "ld.volatile.global.b64 %rd1, [%rd2];",
+    "ld.acquire.gpu.global.s64 %rd1, [%rd2];",
+    "cvt.rzi.s64.f64 %rd1, %fd1;",
+    ".reg .f32 fma;",
+]
+
+
+@pytest.mark.parametrize("instruction", ALLOWED)
+def test_instructions_that_may(instruction):
+    assert of(instruction + "\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "paired", "expected"),
+    [
+        (3 * SIGNAL + 4 * POLL, True, "retirement: 0"),
+        (CHAIN + 2 * SIGNAL + 4 * POLL, True, "signals: 2"),
+        (CHAIN + 3 * SIGNAL + 3 * POLL, True, "waits: 3"),
+        (CHAIN, False, "retirement: 1"),
+    ],
+)
+def test_signals_that_are_missing(text, paired, expected):
+    (line,) = faults(text, paired=paired)
+    assert expected in line
+
+
+def test_both_specialisations_of_the_product_are_good(compiled):
+    assert faults(compiled.pair, paired=True) == ()
+    assert faults(compiled.solo, paired=False) == ()
+
+
+def test_a_solo_text_is_no_pair(compiled):
+    assert any("signals" in line for line in faults(compiled.solo, paired=True))
