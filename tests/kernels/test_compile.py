@@ -102,5 +102,6 @@ def test_an_interpreting_process_compiles_nothing():
     assert "TRITON_INTERPRET" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_production_shape_is_good_too(tmp_path):
     assert faults(record(["--ptx"], tmp_path)["ptx"], paired=True) == ()

@@ -159,6 +159,19 @@ def test_tile_sizes_splits_and_the_cache_do_not_change_a_bit():
         assert differences(outputs, expected) == []
 
 
+@pytest.mark.parametrize("nan_at", [None, 3, 200, 511])
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_wide_tile_is_taken_in_spans(nan_at, cached):
+    case = random_case(22, vocab=700, split=600, tile=512, rank_dim=2, batch=1, n_out=1)
+    logits = case.logits.copy()
+    if nan_at is not None:
+        logits[0, 0, nan_at] = np.nan
+    case = dataclasses.replace(case, logits=logits, cached=range(700) if cached else ())
+    _, outputs = solo(case)
+    expected = check(case, outputs)
+    assert bool(expected.error.any()) == (nan_at is not None)
+
+
 def test_many_tiles_are_merged():
     # 35 tiles a shard: more lists than places, and one finite column in every other tile
     logits = np.full(70 * 32, -np.inf, np.float32)
