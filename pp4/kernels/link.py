@@ -127,7 +127,7 @@ def _fill(words: torch.Tensor, rows: int, start: int) -> None:
     words[-ERROR_WORDS:] = 0
 
 
-class _State:
+class LinkState:
     """The part that every link has: own words, own epochs, own error."""
 
     def __init__(self, words: torch.Tensor, rows: int, start: int, bounds: Bounds) -> None:
@@ -151,7 +151,7 @@ class _State:
         )
 
 
-class SoloLink(_State):
+class SoloLink(LinkState):
     """The stand-in: nobody else writes the workspace.
 
     Args:
@@ -181,7 +181,7 @@ class SoloLink(_State):
         """Nothing is mapped."""
 
 
-class SharedMemoryLink(_State):
+class SharedMemoryLink(LinkState):
     """Two processes of one machine; each rank's workspace is a file that both map.
 
     The file of this rank is created here and must not exist; the peer's is mapped by

@@ -37,7 +37,14 @@ class Channel(Protocol):
         """The last lines of its standard error."""
 
     def stop(self, grace_s: float) -> int | None:
-        """End its input, then TERM, then KILL its group; -> exit status, None while it lives."""
+        """End its input, then TERM, then KILL its group.
+
+        Args:
+            grace_s: how long each of the three may take.
+
+        Returns:
+            The exit status, None while it or any of its group is left.
+        """
 
 
 class Transport(Protocol):

@@ -7,15 +7,18 @@ import os
 import selectors
 import signal
 import subprocess
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
-from pp4.clock import Deadline
+from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Refusal, RefusedError, WrongError
 from pp4.wire import Decoder, Message, encode
 
 _READ = 1 << 16
+_POLL_S = 0.01
 
 
 class LocalChannel:
@@ -33,19 +36,21 @@ class LocalChannel:
         os.set_blocking(self._stdout.fileno(), False)
         self._decoder = Decoder()
         self._ready: deque[Message] = deque()
+        self._emptied = True
 
     @property
     def pid(self) -> int:
         """Process id of the child, which leads its group."""
         return self._process.pid
 
-    def _wait(self, stream: object, event: int, deadline: Deadline, doing: str) -> None:
+    def _wait(self, stream: IO[bytes], event: int, deadline: Deadline, doing: str) -> None:
+        if stream.closed:
+            raise self._gone()
         with selectors.DefaultSelector() as selector:
-            selector.register(stream, event)  # type: ignore[arg-type]
-            if not selector.select(deadline.remaining_s()):
-                deadline.require(
-                    f"{self._label}: {doing}", left=f"process {self.pid}; {self._tail()}"
-                )
+            selector.register(stream, event)
+            selector.select(deadline.remaining_s())
+        # asked even where there is something: a process that drips would never time out
+        deadline.require(f"{self._label}: {doing}", left=f"process {self.pid}; {self._tail()}")
 
     def send(self, message: Message, deadline: Deadline) -> None:
         """Write one frame; see the interface for what is raised."""
@@ -56,7 +61,7 @@ class LocalChannel:
                 rest = rest[os.write(self._stdin.fileno(), rest) :]
             except BlockingIOError:
                 continue
-            except (BrokenPipeError, ValueError) as error:
+            except OSError as error:
                 raise self._gone() from error
 
     def receive(self, deadline: Deadline) -> Message:
@@ -98,21 +103,72 @@ class LocalChannel:
         return tuple(line for line in text.splitlines() if line.strip())[-count:]
 
     def stop(self, grace_s: float) -> int | None:
-        """End of input, TERM, KILL, each with its grace; -> exit status."""
+        """End of input, TERM, KILL, each with its grace; -> exit status, None while any is left.
+
+        A second call does nothing more: by then the group's id may be somebody else's.
+        """
+        if self._process.returncode is not None:
+            return self._status()
         with contextlib.suppress(OSError):
             self._stdin.close()
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(grace_s)
+                self._signal(number)
+            if _within(grace_s, self._ended):
                 break
         # whatever the leader left in its group goes with it
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+        if not self._ended():
+            return None
+        self._process.wait()
         self._stdout.close()
-        return self._process.poll()
+        self._emptied = _within(grace_s, lambda: not _group_lives(self.pid))
+        return self._status()
+
+    def _status(self) -> int | None:
+        return self._process.returncode if self._emptied else None
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def _ended(self) -> bool:
+        """Whether the leader has ended; it is not reaped yet, so its id stays its own."""
+        options = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        return os.waitid(os.P_PID, self.pid, options) is not None
+
+
+def _within(limit_s: float, condition: Callable[[], bool]) -> bool:
+    """Ask until it holds or the time is over; -> whether it holds."""
+    deadline = Deadline.after(SystemClock(), limit_s)
+    while not condition():
+        if deadline.expired():
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _group_lives(group: int) -> bool:
+    """Whether a group has a member that is no zombie."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    proc = Path("/proc")
+    if not proc.is_dir():
+        return True
+    return any(_belongs(stat, group) for stat in proc.glob("[0-9]*/stat"))
+
+
+def _belongs(stat: Path, group: int) -> bool:
+    try:
+        # the name in parentheses may hold any bytes; after it come state, parent and group
+        state, _, found = stat.read_bytes().rpartition(b")")[2].split()[:3]
+    except (OSError, ValueError):
+        return False
+    return int(found) == group and state not in (b"Z", b"X")
 
 
 class LocalTransport:
@@ -126,7 +182,14 @@ class LocalTransport:
         """See :class:`pp4.transport.interface.Transport`."""
         log = directory / f"{label}.stderr"
         try:
-            with log.open("xb") as file:
+            file = log.open("xb")
+        except OSError as error:
+            code = Code.EXISTS if isinstance(error, FileExistsError) else Code.UNWRITABLE
+            raise RefusedError(
+                Refusal(code, str(log), "a new file for standard error", str(error))
+            ) from error
+        with file:
+            try:
                 process = subprocess.Popen(
                     list(argv),
                     stdin=subprocess.PIPE,
@@ -136,8 +199,9 @@ class LocalTransport:
                     env=dict(environment),
                     start_new_session=True,
                 )
-        except OSError as error:
-            raise RefusedError(
-                Refusal(Code.UNREADABLE, argv[0], "a program that starts", str(error))
-            ) from error
+            except (OSError, ValueError) as error:
+                log.unlink()
+                raise RefusedError(
+                    Refusal(Code.UNREADABLE, argv[0], "a program that starts", str(error))
+                ) from error
         return LocalChannel(process, label, log)

@@ -6,16 +6,17 @@ Facts say what happened in words that need no tensor: digests, error words, stam
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from pp4.errors import Code, Refusal, WrongError
 from pp4.wire.frames import Model
 
 M = TypeVar("M", bound=Model)
 Rank = Annotated[int, Field(ge=0, le=1)]
-
+Word = Annotated[int, Field(ge=0, le=5)]
+"""An error word of a rank; rows may hold other numbers, where a kernel did not come to write."""
 
 Ints = tuple[int, ...]
 Texts = tuple[str, ...]
@@ -29,8 +30,8 @@ def read(model: type[M], tree: object) -> M:
         WrongError: ``BAD_FRAME``, it is not what the model says.
     """
     try:
-        return model.model_validate_json(json.dumps(tree))
-    except (ValidationError, TypeError, ValueError) as error:
+        return model.model_validate_json(json.dumps(tree, allow_nan=False))
+    except (ValidationError, TypeError, ValueError, RecursionError) as error:
         raise WrongError(
             Refusal(Code.BAD_FRAME, "facts", model.__name__, str(error)[:300])
         ) from error
@@ -139,8 +140,8 @@ class Block(Model):
     q_zero: Ints
     errors: Grid
     stamps: Grid
-    own_error: int
-    peer_error: int
+    own_error: Word
+    peer_error: Word
     epochs: Ints
     launched_ns: int
     elapsed_ns: int
@@ -176,9 +177,16 @@ class Exchange(Model):
     blocks: tuple[Block, ...]
     released: bool
     why: str
-    died: Ints
-    order: Ints
+    died: tuple[Rank, ...]
+    order: tuple[Rank, ...]
     expected_stamps: Grid
+
+    @model_validator(mode="after")
+    def _one_story(self) -> Self:
+        """A reply that left has no reason, one that was kept has a reason that pp4 knows."""
+        if self.released != (self.why == "") or (self.why and self.why not in set(Code)):
+            raise ValueError(f"released {self.released}, why {self.why!r}")
+        return self
 
 
 class Library(Model):

@@ -6,10 +6,12 @@ does not parse is one error, not a traceback.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, from_json
 
 from pp4.errors import Code, Refusal, WrongError
 
@@ -66,39 +68,76 @@ def encode(message: Message) -> bytes:
     """Return the frame of a message.
 
     Raises:
-        WrongError: ``BAD_FRAME``, the message is over the limit.
+        WrongError: ``BAD_FRAME``, the message is over the limit or holds what JSON has no word for.
     """
-    body = message.model_dump_json().encode()
+    try:
+        body = message.model_dump_json().encode()
+    except (PydanticSerializationError, RecursionError, ValueError) as error:
+        raise _bad("a message that JSON can hold", str(error)[:200]) from error
     if len(body) > MAX_FRAME:
         raise _bad(f"at most {MAX_FRAME} bytes", f"{len(body)} bytes")
     return len(body).to_bytes(_HEADER, "big") + body
 
 
+def encode_reply(reply: Reply) -> bytes:
+    """Return the frame of a reply, or of the refusal to send it: whoever asked must not wait."""
+    try:
+        return encode(reply)
+    except WrongError as error:
+        return encode(Reply(sequence=reply.sequence, refusal=error.refusal.as_dict()))
+
+
+def _parse(body: bytes) -> Message:
+    try:
+        tree = from_json(body, allow_inf_nan=False)
+        # a number such as 1e999 is read as an infinity, which no message can mean
+        json.dumps(tree, allow_nan=False)
+        return _MESSAGE.validate_python(tree)
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise _bad("a request, an event or a reply", str(error)[:200]) from error
+
+
 class Decoder:
-    """Turns a stream of bytes into messages, however the bytes are cut."""
+    """Turns a stream of bytes into messages, however the bytes are cut.
+
+    Where a stream went wrong nobody knows where the next frame begins, so the first bad frame is
+    the last one that is looked at.
+    """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._broken: Refusal | None = None
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """Take bytes and yield every message that is complete.
 
         Raises:
-            WrongError: ``BAD_FRAME``, a length over the limit or a body that is no message.
+            WrongError: ``BAD_FRAME``, a length over the limit or a body that is no message; the
+                same again for everything that follows.
         """
+        if self._broken is not None:
+            raise WrongError(self._broken)
         self._buffer += data
-        while len(self._buffer) >= _HEADER:
-            length = int.from_bytes(self._buffer[:_HEADER], "big")
-            if length > MAX_FRAME:
-                raise _bad(f"at most {MAX_FRAME} bytes", f"a length of {length}")
-            if len(self._buffer) < _HEADER + length:
-                return
-            body = bytes(self._buffer[_HEADER : _HEADER + length])
-            del self._buffer[: _HEADER + length]
-            try:
-                yield _MESSAGE.validate_json(body)
-            except (ValidationError, RecursionError) as error:
-                raise _bad("a request, an event or a reply", str(error)[:200]) from error
+        try:
+            while (body := self._next()) is not None:
+                yield _parse(body)
+        except WrongError as error:
+            self._broken = error.refusal
+            self._buffer.clear()
+            raise
+
+    def _next(self) -> bytes | None:
+        """Cut off the next body, None where it is not complete."""
+        if len(self._buffer) < _HEADER:
+            return None
+        length = int.from_bytes(self._buffer[:_HEADER], "big")
+        if length > MAX_FRAME:
+            raise _bad(f"at most {MAX_FRAME} bytes", f"a length of {length}")
+        if len(self._buffer) < _HEADER + length:
+            return None
+        body = bytes(self._buffer[_HEADER : _HEADER + length])
+        del self._buffer[: _HEADER + length]
+        return body
 
     @property
     def pending(self) -> int:

@@ -11,16 +11,17 @@ import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pp4.kernels import dyadic24
-from pp4.kernels.device import bf16, bitonic, tickets
+from pp4.kernels import dyadic24, reference
+from pp4.kernels.device import bf16, bitonic, markov, tickets
+from pp4.kernels.head import patterns
 from pp4.kernels.philox import philox4x32_10
 
 TABLE = json.loads((Path(__file__).parents[1] / "vectors" / "bf16.json").read_text("utf-8"))
 ALL = np.arange(1 << 16)
 
 
-def finite(patterns):
-    return (patterns & 0x7FFF) < 0x7F80
+def finite(bits):
+    return (bits & 0x7FFF) < 0x7F80
 
 
 @triton.jit
@@ -70,6 +71,13 @@ def _philox(key, counter, out):
     tl.store(out + 3, d.to(tl.int32, bitcast=True))
 
 
+@triton.jit
+def _bias(w1, w2, out, N: tl.constexpr, RANK_DIM: tl.constexpr):
+    column = tl.arange(0, N)
+    head = (False, w2, w1, w2)
+    tl.store(out + column, markov.bias(head, column, column >= 0, RANK_DIM, False))
+
+
 def test_rounding_table_with_every_nan():
     bits = np.zeros(256, np.uint32)
     bits[: len(TABLE)] = [int(value, 16) for value, _ in TABLE]
@@ -81,8 +89,8 @@ def test_rounding_table_with_every_nan():
 def test_images_rise_with_the_value_and_come_back():
     out = [torch.zeros(1 << 16, dtype=torch.int32) for _ in range(3)]
     value = torch.zeros(1 << 16)
-    patterns = torch.from_numpy(ALL.astype(np.int32))
-    _describe[(1,)](patterns, out[0], value, out[1], out[2], N=1 << 16)
+    every = torch.from_numpy(ALL.astype(np.int32))
+    _describe[(1,)](every, out[0], value, out[1], out[2], N=1 << 16)
     image, bad, fine = (tensor.numpy() for tensor in out)
     plain = finite(ALL)
     values = (ALL.astype(np.uint32) << 16).view(np.float32)
@@ -96,6 +104,24 @@ def test_images_rise_with_the_value_and_come_back():
     assert value.numpy()[plain].tobytes() == back.tobytes()
     assert (fine != 0).tolist() == plain.tolist()
     assert (bad != 0).tolist() == (np.isnan(values) | np.isposinf(values)).tolist()
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 16, 32, 64, 256])
+def test_the_bias_is_summed_in_the_order_of_the_tree(width):
+    # large terms that cancel and small ones that the large absorb, unless they meet first
+    random = np.random.default_rng(width)
+    large = [2.0**24, -(2.0**24)] * (width // 4)
+    terms = np.float32([*large, *random.choice([1, 3, -1], width - len(large))])
+    w1 = random.choice(np.float32([1, -1]), width)
+    w2 = random.permuted(np.tile(terms, (64, 1)), axis=1) * w1
+    out = torch.zeros(64, dtype=torch.int32)
+    _bias[(1,)](patterns(w1), patterns(w2), out, N=64, RANK_DIM=width)
+    expected = reference.markov_bias(w1, w2)
+    assert out.tolist() == (expected.view(np.uint32) >> 16).tolist()
+    if width > 2:
+        neighbours = np.arange(width).reshape(2, -1).T.ravel()
+        other = reference.markov_bias(w1[neighbours], w2[:, neighbours])
+        assert other.tolist() != expected.tolist()
 
 
 @pytest.mark.parametrize("size", [32, 64, 128, 512])
@@ -125,18 +151,20 @@ values = st.lists(
 )
 
 
-@given(values, st.integers(0, dyadic24.TICKETS - 1), st.booleans())
-@settings(max_examples=40)
-def test_tickets_and_draw_equal_the_definition(patterns, ticket, near):
+@given(values, st.integers(0, 31), st.integers(-1, 1), st.booleans())
+@settings(max_examples=60)
+def test_tickets_and_draw_equal_the_definition(bits, border, beside, near):
     if near:
-        patterns = [pattern & 0x80FF | 0x4000 for pattern in patterns]
-    row = np.sort((np.array(patterns, np.uint32) << 16).view(np.float32))[::-1]
+        bits = [pattern & 0x80FF | 0x4000 for pattern in bits]
+    row = np.sort((np.array(bits, np.uint32) << 16).view(np.float32))[::-1]
     padded = torch.full((32,), float("nan"))
     padded[: len(row)] = torch.from_numpy(row.copy())
     used = (torch.arange(32) < len(row)).to(torch.int32)
+    expected = dyadic24.allocate([float(value) for value in row])
+    # a ticket at the border between two candidates, and the ones beside it
+    ticket = (sum(expected[:border]) + beside) % dyadic24.TICKETS
     out, chosen = torch.zeros(32, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
     _allocate[(1,)](padded, used, torch.tensor([ticket], dtype=torch.int32), out, chosen)
-    expected = dyadic24.allocate([float(value) for value in row])
     assert tuple(out.tolist()) == expected + (0,) * (32 - len(row))
     assert chosen.item() == dyadic24.draw(expected, ticket)
 

@@ -1,5 +1,7 @@
 """The exchange seen from one rank: the peer is a workspace that the test writes by hand."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -43,7 +45,7 @@ class OneSide:
                 files[1 - number],
                 rank=number,
                 rows=case.batch,
-                start=START,
+                start=case.start,
                 bounds=bounds,
             )
             for number in (0, 1)
@@ -88,23 +90,24 @@ def case_of(rows=None, **more):
     return plain(rows, split=SPLIT, tile=32, start=START, **more)
 
 
+@pytest.mark.parametrize("start", [START, START + 1], ids=["slot 0", "slot 1"])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_an_honest_message_completes_the_row(side, rank):
-    case = case_of()
+def test_an_honest_message_completes_the_row(side, rank, start):
+    case = dataclasses.replace(case_of(), start=start)
+    epoch, slot = start + 1, (start + 1) & 1
     one = side(case, rank=rank)
     theirs, own = ((SPLIT, VOCAB), (0, SPLIT)) if rank == 0 else ((0, SPLIT), (SPLIT, VOCAB))
-    one.deliver(0, message(case.logits[0, 0], *theirs), START + 1)
+    one.deliver(0, message(case.logits[0, 0], *theirs), epoch)
     outputs = one.run()
     assert differences(outputs, case.expected()) == []
-    assert outputs.stamp.tolist() == [[START + 1]]
-    slot = START + 1 & 1
+    assert outputs.stamp.tolist() == [[epoch]]
     # what crosses: 32 words, then the flag, then the acknowledgement, and nothing else
     assert one.peer.inbox[0, slot].tolist() == message(case.logits[0, 0], *own)
     assert (one.peer.inbox[0, 1 - slot] == POISON).all()
-    assert one.peer.flag[0].tolist() == [START + 1 if place == slot else START for place in (0, 1)]
-    assert one.peer.ack.tolist() == [START + 1]
+    assert one.peer.flag[0].tolist() == [epoch if place == slot else start for place in (0, 1)]
+    assert one.peer.ack.tolist() == [epoch]
     assert not one.peer.error.any()
-    assert one.link.words().epochs == (START + 1,)
+    assert one.link.words().epochs == (epoch,)
 
 
 def test_a_peer_that_never_comes_is_a_timeout_on_both(side):
@@ -116,6 +119,23 @@ def test_a_peer_that_never_comes_is_a_timeout_on_both(side):
     assert one.links[1].words().peer is Fault.PEER_TIMEOUT
     assert one.link.words().epochs == (START,)
     assert (one.peer.ack == START).all()
+
+
+def with_nan():
+    rows = normal(3, 1, VOCAB)
+    rows[0, 4] = np.nan
+    return case_of(rows)
+
+
+def test_a_timeout_weighs_more_than_bad_logits(side):
+    one = side(with_nan())
+    assert one.run().error.tolist() == [[Fault.PEER_TIMEOUT]]
+    assert one.links[1].words().peer is Fault.PEER_TIMEOUT
+
+
+def test_an_exhausted_epoch_weighs_more_than_bad_logits(side):
+    one = side(with_nan(), bounds=Bounds(epoch_limit=START))
+    assert one.run().error.tolist() == [[Fault.EPOCH_EXHAUSTED]]
 
 
 def test_a_late_message_after_the_error_changes_nothing(side):
@@ -260,9 +280,7 @@ def test_what_the_peer_found_in_its_shard_counts_here(side, top, fault):
 
 
 def test_bad_logits_travel_in_place_of_the_candidates(side):
-    rows = normal(3, 1, VOCAB)
-    rows[0, 4] = np.nan
-    case = case_of(rows)
+    case = with_nan()
     one = side(case)
     one.deliver(0, message(case.logits[0, 0], SPLIT, VOCAB), START + 1)
     assert one.run().error.tolist() == [[Fault.BAD_LOGITS]]
