@@ -16,6 +16,7 @@ STATE_NEEDED = 64 * MIB
 #: Both ranks' inboxes and the bundled model, with room to spare.
 SHM_NEEDED = 64 * MIB
 _REHEARSAL = "pair-qualify --dry-run"
+_GPU_RANKS = "every run with both ranks on GPUs"
 
 
 def check_python(probes: Probes) -> Check:
@@ -112,17 +113,17 @@ def check_space(probes: Probes, name: str, path: Path, needed: int, needed_for: 
 
 
 def check_shared_memory(probes: Probes) -> Check:
-    """Look at ``/dev/shm``, which stands in for peer memory in a rehearsal."""
+    """Look at ``/dev/shm``, through which NCCL connects two ranks of one host."""
     path = Path("/dev/shm")
     if probes.facts(path) is None:
         return Check(
             name="shared memory",
             status=Status.MISSING,
             found=f"no {path}",
-            needed_for=_REHEARSAL,
+            needed_for=_GPU_RANKS,
             todo=f"mount a tmpfs at {path}",
         )
-    found = check_space(probes, "shared memory", path, SHM_NEEDED, _REHEARSAL)
+    found = check_space(probes, "shared memory", path, SHM_NEEDED, _GPU_RANKS)
     if found.status is Status.WARN:
         # Containers give 64 MiB by default, and a write past the end kills a process (SIGBUS).
         todo = f"give the container at least {SHM_NEEDED // MIB} MiB (--shm-size) or free some"

@@ -28,12 +28,21 @@ class Owned:
 def start_token(pid: int) -> str | None:
     """Return the start token of a running process, None where there is none or it is a zombie."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        return token_in(Path(f"/proc/{pid}/stat").read_bytes())
     except OSError:
         return None
-    # the name in parentheses may hold anything, so count from its end: state is field 3
-    fields = text[text.rindex(")") + 2 :].split()
-    return None if fields[0] in "ZX" else fields[19]
+
+
+def token_in(stat: bytes) -> str | None:
+    """Return the start token in the bytes of a ``/proc/<pid>/stat``, None for a zombie.
+
+    The name in parentheses may hold any bytes, parentheses and broken text included, so fields
+    are counted from its end: the state is field 3.
+    """
+    fields = stat.rpartition(b")")[2].split()
+    if len(fields) < 20 or fields[0] in (b"Z", b"X", b"x"):
+        return None
+    return fields[19].decode("ascii", "replace")
 
 
 def boot_id() -> str:

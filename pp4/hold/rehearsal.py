@@ -11,18 +11,21 @@ import secrets
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pp4.clock import Clock
+from pp4.clock import Clock, Deadline, SystemClock
 from pp4.config import child_environment
 from pp4.errors import Code, Refusal, RefusedError, UncleanError
 from pp4.hold.journal import Journal
+from pp4.hold.interruption import undisturbed
 from pp4.hold.processes import Owned, start_token
 from pp4.receipts.admission import Admission
 from pp4.transport.interface import Channel, Transport
 
 _GRACE_S = 5.0
+_POLL_S = 0.01
 _SOURCE = Path(__file__).resolve().parents[2]
 
 
@@ -69,14 +72,15 @@ class OpenHold:
         Raises:
             RefusedError: it cannot be started.
         """
-        channel = self._transport.start(
-            # -P and the path of this very package: no other copy of pp4 may answer in its place
-            [sys.executable, "-P", "-m", module, *arguments],
-            environment=child_environment({"PYTHONPATH": str(_SOURCE), **environment}),
-            directory=self.directory,
-            label=label,
-        )
-        self.own(channel.pid, label, channel)
+        with undisturbed():
+            channel = self._transport.start(
+                # -P and the path of this very package: no other copy may answer in its place
+                [sys.executable, "-P", "-m", module, *arguments],
+                environment=child_environment({"PYTHONPATH": str(_SOURCE), **environment}),
+                directory=self.directory,
+                label=label,
+            )
+            self.own(channel.pid, label, channel)
         return channel
 
     def own(self, pid: int, label: str, channel: Channel | None = None) -> None:
@@ -95,16 +99,25 @@ class OpenHold:
     def close(self) -> None:
         """End every process and prove it.
 
+        A process that is registered without a channel ends with the process that started it; one
+        that does not is not ended here: that it was left alone is what has to be reported.
+
         Raises:
             UncleanError: ``SURVIVOR``, one is still there.
         """
-        for _, channel in self._owned:
-            if channel is not None:
-                channel.stop(_GRACE_S)
+        left = [
+            f"the group of {owned.label} (pid {owned.pid})"
+            for owned, channel in self._owned
+            if channel is not None and channel.stop(_GRACE_S) is None
+        ]
         self.journal.close()
-        left = self.running()
+        # the kernel ends orphans right after their parent, not in the same moment
+        deadline = Deadline.after(SystemClock(), _GRACE_S)
+        while self.running() and not deadline.expired():
+            time.sleep(_POLL_S)
+        left += [f"{owned.label} (pid {owned.pid})" for owned in self.running()]
         if left:
-            names = ", ".join(f"{owned.label} (pid {owned.pid})" for owned in left)
+            names = ", ".join(left)
             raise UncleanError(
                 Refusal(
                     Code.SURVIVOR, f"HOLD {self.hold_id}", "no process alive", names, left=names
@@ -134,9 +147,53 @@ def open_rehearsal(
         raise RefusedError(
             Refusal(Code.UNWRITABLE, str(parent), "a new directory", str(error))
         ) from error
-    hold = OpenHold(admission, transport, clock, directory)
+    try:
+        hold = OpenHold(admission, transport, clock, directory)
+    except BaseException:
+        _remove(directory)
+        raise
+    by_signal = True
     try:
         yield hold
+        by_signal = False
+    except Exception:
+        by_signal = False
+        raise
     finally:
+        _put_away(hold, again=not by_signal)
+
+
+def _put_away(hold: OpenHold, *, again: bool) -> None:
+    """Close a HOLD and remove its directory.
+
+    Args:
+        hold: what to close.
+        again: whether a signal that comes meanwhile is the first one: it is obeyed afterwards.
+            Whoever asks a second time wants an end at once.
+    """
+    try:
         hold.close()
-        shutil.rmtree(directory, ignore_errors=True)
+        _remove(hold.directory)
+    except Exception:
+        raise
+    except BaseException:
+        if again:
+            _put_away(hold, again=False)
+        raise
+
+
+def _remove(directory: Path) -> None:
+    try:
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UncleanError(
+            Refusal(
+                Code.UNWRITABLE,
+                str(directory),
+                "a directory that can be removed",
+                str(error),
+                left=str(directory),
+            )
+        ) from error

@@ -128,7 +128,14 @@ def _fill(words: torch.Tensor, rows: int, start: int) -> None:
 
 
 class LinkState:
-    """The part that every link has: own words, own epochs, own error."""
+    """The part that every link has: own words, own epochs, own error.
+
+    Args:
+        words: ``[workspace_words(rows)]`` int64 that the peer can write.
+        rows: rows of the largest batch.
+        start: epoch before the first.
+        bounds: bounds of the waits.
+    """
 
     def __init__(self, words: torch.Tensor, rows: int, start: int, bounds: Bounds) -> None:
         _fill(words, rows, start)
@@ -140,9 +147,11 @@ class LinkState:
 
     @property
     def own_address(self) -> int:
+        """Address of the own words."""
         return self._words.data_ptr()
 
     def words(self) -> Words:
+        """Read the words back; the device must be idle."""
         named = [fault for fault in Fault if fault and self._words[fault - ERROR_WORDS].item()]
         return Words(
             own=Fault(int(self.own_error.item())),
@@ -181,6 +190,28 @@ class SoloLink(LinkState):
         """Nothing is mapped."""
 
 
+def _new_map(path: Path, size: int) -> mmap.mmap:
+    """Map a new file of which every byte is reserved: a hole would be a SIGBUS on a full disk."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _no_workspace(path, size, error) from error
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+        return mmap.mmap(descriptor, size)
+    except OSError as error:
+        path.unlink()
+        raise _no_workspace(path, size, error) from error
+    finally:
+        os.close(descriptor)
+
+
+def _no_workspace(path: Path, size: int, error: OSError) -> RefusedError:
+    return RefusedError(
+        Refusal(Code.UNWRITABLE, str(path), f"a new workspace of {size} bytes", str(error))
+    )
+
+
 class SharedMemoryLink(LinkState):
     """Two processes of one machine; each rank's workspace is a file that both map.
 
@@ -212,17 +243,7 @@ class SharedMemoryLink(LinkState):
         self._peer_path = peer
         self._own_path = own
         self._size = workspace_words(rows) * 8
-        try:
-            descriptor = os.open(own, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise RefusedError(
-                Refusal(Code.UNWRITABLE, str(own), "a new workspace file", str(error))
-            ) from error
-        try:
-            os.ftruncate(descriptor, self._size)
-            self._own_map = mmap.mmap(descriptor, self._size)
-        finally:
-            os.close(descriptor)
+        self._own_map = _new_map(own, self._size)
         self._peer_map: mmap.mmap | None = None
         self._peer_address = 0
         super().__init__(torch.frombuffer(self._own_map, dtype=torch.int64), rows, start, bounds)

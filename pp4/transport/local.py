@@ -36,7 +36,8 @@ class LocalChannel:
         os.set_blocking(self._stdout.fileno(), False)
         self._decoder = Decoder()
         self._ready: deque[Message] = deque()
-        self._emptied = True
+        self._stopped = False
+        self._left = False
 
     @property
     def pid(self) -> int:
@@ -78,7 +79,7 @@ class LocalChannel:
         return self._ready.popleft()
 
     def _gone(self) -> WrongError:
-        status = self._process.poll()
+        status = self._peek()
         return WrongError(
             Refusal(
                 Code.RANK_DIED,
@@ -107,35 +108,37 @@ class LocalChannel:
 
         A second call does nothing more: by then the group's id may be somebody else's.
         """
-        if self._process.returncode is not None:
-            return self._status()
+        if self._stopped:
+            return None if self._left else self._process.returncode
         with contextlib.suppress(OSError):
             self._stdin.close()
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 self._signal(number)
-            if _within(grace_s, self._ended):
+            if _within(grace_s, lambda: self._peek() is not None):
                 break
         # whatever the leader left in its group goes with it
         self._signal(signal.SIGKILL)
-        if not self._ended():
+        if self._peek() is None:
             return None
         self._process.wait()
         self._stdout.close()
-        self._emptied = _within(grace_s, lambda: not _group_lives(self.pid))
-        return self._status()
-
-    def _status(self) -> int | None:
-        return self._process.returncode if self._emptied else None
+        self._stopped = True
+        self._left = not _within(grace_s, lambda: not _group_lives(self.pid))
+        return None if self._left else self._process.returncode
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    def _ended(self) -> bool:
-        """Whether the leader has ended; it is not reaped yet, so its id stays its own."""
-        options = os.WEXITED | os.WNOWAIT | os.WNOHANG
-        return os.waitid(os.P_PID, self.pid, options) is not None
+    def _peek(self) -> int | None:
+        """Exit status of the leader, None while it runs; not reaped, its id stays its own."""
+        if self._process.returncode is not None:
+            return self._process.returncode
+        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
 def _within(limit_s: float, condition: Callable[[], bool]) -> bool:

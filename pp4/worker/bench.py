@@ -21,6 +21,7 @@ from pp4.kernels import pattern
 from pp4.kernels.block import Outputs, SampledBlock
 from pp4.kernels.controls import build
 from pp4.kernels.controls.frozen import FrozenInputGraph
+from pp4.kernels.dyadic24 import definition_digest
 from pp4.kernels.expected import reference_outputs
 from pp4.kernels.geometry import Geometry
 from pp4.kernels.graph import RecordedGraph
@@ -244,8 +245,6 @@ class Bench:
 
     def definition(self) -> str:
         """Digest of the numerical definition that this rank runs."""
-        from pp4.kernels.dyadic24 import definition_digest
-
         return definition_digest()
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -117,8 +118,6 @@ class RankProcess:
             raise RefusedError(Refusal(Code.INTERRUPTED, "rank", "word from the owner", "none"))
 
     def _prime(self, given: dict[str, Any]) -> Model:
-        import time
-
         shape = read(Shape, given["shape"])
         if given.get("delayed"):
             self._pause("paused")
