@@ -11,6 +11,10 @@ from typing import Final
 from pp4.kernels.controls.edits import Edit, Mutant
 
 _FUSED: Final = "sampled_fused.py"
+_TILE: Final = "device/tile.py"
+_CHAIN: Final = "device/chain.py"
+_MEETING: Final = "device/meeting.py"
+_OUTCOME: Final = "device/outcome.py"
 _EXCHANGE: Final = "device/exchange.py"
 
 _PROTOCOL: Final = (
@@ -19,12 +23,12 @@ _PROTOCOL: Final = (
         "Rank 0 publishes its flag, waits until the peer has consumed the slot, then stores",
         (
             Edit(
-                _FUSED,
+                _MEETING,
                 "        tl.store(exchange.inbox_at(peer_workspace, row, epoch) + place, own)\n",
                 "",
             ),
             Edit(
-                _FUSED,
+                _MEETING,
                 "        exchange.release(peer_flag, epoch, INTERPRETED)\n",
                 """\
         exchange.release(peer_flag, epoch, INTERPRETED)
@@ -40,7 +44,7 @@ _PROTOCOL: Final = (
         "The peer's best candidate is lost in the union",
         (
             Edit(
-                _FUSED,
+                _MEETING,
                 "bitonic.union32(own, rising)",
                 "bitonic.union32(own, tl.where(place == 0, 0, below))",
             ),
@@ -51,12 +55,12 @@ _PROTOCOL: Final = (
         "The epoch of a row does not move on",
         (
             Edit(
-                _FUSED,
+                _MEETING,
                 "                tl.store(epochs + row, epoch)\n                peer_ack",
                 "                peer_ack",
             ),
             Edit(
-                _FUSED,
+                _MEETING,
                 """\
     if fault == 0:
         tl.store(epochs + row, epoch)
@@ -69,7 +73,7 @@ _PROTOCOL: Final = (
     Mutant(
         "missing_stamp",
         "No row is ever stamped as complete",
-        (Edit(_FUSED, "    tl.store(stamp_ptr + at, epoch)\n", ""),),
+        (Edit(_OUTCOME, "    tl.store(stamp_ptr + at, epoch)\n", ""),),
     ),
     Mutant(
         "ignores_sticky",
@@ -113,14 +117,14 @@ _PROTOCOL: Final = (
                 "",
             ),
             Edit(
-                _FUSED,
+                _MEETING,
                 """\
     if fault == 0:
         place = tl.arange(0, 32)
 """,
                 """\
-    if (fault == 0) & (tl.max(own, 0) == _BAD_WORD):
-        fault = _BAD_LOGITS
+    if (fault == 0) & (tl.max(own, 0) == words.BAD):
+        fault = 2
     if fault == 0:
         place = tl.arange(0, 32)
 """,
@@ -162,34 +166,34 @@ _SELECTION: Final = (
         "Of equal values the higher id comes first: in a tile, across tiles and across shards",
         (
             Edit(
-                _FUSED,
+                _TILE,
                 "column = offset + (TILE - 1 - (keys & (TILE - 1)))",
                 "column = offset + (keys & (TILE - 1))",
             ),
             Edit(
-                _FUSED,
-                "((base + column).to(tl.int64) ^ _ALL_ONES)",
+                _TILE,
+                "((base + column).to(tl.int64) ^ words.ALL_ONES)",
                 "(base + column).to(tl.int64)",
             ),
             Edit(
-                _FUSED,
+                _TILE,
                 "bf16.image(pattern) * TILE + (TILE - 1 - place)",
                 "bf16.image(pattern) * TILE + place",
             ),
             Edit(
-                _FUSED,
+                _TILE,
                 "group = (TILE - 1 - (best & (TILE - 1))) // GROUP",
                 "group = (best & (TILE - 1)) // GROUP",
             ),
             Edit(
-                _FUSED,
-                "token = (words & _ALL_ONES) ^ _ALL_ONES",
-                "token = words & _ALL_ONES",
+                _MEETING,
+                "token = (found & words.ALL_ONES) ^ words.ALL_ONES",
+                "token = found & words.ALL_ONES",
             ),
             Edit(
-                _FUSED,
-                "ids = ((union & _ALL_ONES) ^ _ALL_ONES).to(tl.int32)",
-                "ids = (union & _ALL_ONES).to(tl.int32)",
+                _OUTCOME,
+                "ids = ((union & words.ALL_ONES) ^ words.ALL_ONES).to(tl.int32)",
+                "ids = (union & words.ALL_ONES).to(tl.int32)",
             ),
         ),
     ),
@@ -207,14 +211,14 @@ _SELECTION: Final = (
     Mutant(
         "t0_draws",
         "A row at T = 0 gets tickets and consumes a draw",
-        (Edit(_FUSED, "    if sampled & (fault == 0):\n", "    if fault == 0:\n"),),
+        (Edit(_OUTCOME, "    if sampled & (fault == 0):\n", "    if fault == 0:\n"),),
     ),
     Mutant(
         "skip_bad_test",
         "No tile looks for NaN or +inf",
         (
             Edit(
-                _FUSED,
+                _TILE,
                 "bad = tl.max((inside & bf16.is_bad(pattern)).to(tl.int32), 0)",
                 "bad = tl.min(pattern & 0, 0)",
             ),
@@ -228,7 +232,7 @@ _ORDER: Final = (
         "No block barrier stands before a release, so only one warp's stores are published",
         (
             Edit(
-                _FUSED,
+                _CHAIN,
                 "    tl.debug_barrier()\n    before = tl.atomic_add",
                 "    before = tl.atomic_add",
             ),
@@ -244,7 +248,7 @@ _ORDER: Final = (
     Mutant(
         "relaxed_chain",
         "The retirement count orders nothing, so the last tile may read old lists",
-        (Edit(_FUSED, 'sem="acq_rel", scope="gpu"', 'sem="relaxed", scope="gpu"'),),
+        (Edit(_CHAIN, 'sem="acq_rel", scope="gpu"', 'sem="relaxed", scope="gpu"'),),
     ),
 )
 
