@@ -112,7 +112,8 @@ class Link(Protocol):
         """Unmap; no launch may follow or be in flight."""
 
 
-def _check(rows: int, start: int) -> None:
+def check_link(rows: int, start: int) -> None:
+    """Refuse rows or a start epoch that no link can have."""
     if rows < 1:
         raise BadInputError.of("rows", "at least one row", str(rows))
     if not 0 < start < START_BELOW:
@@ -182,7 +183,7 @@ class SoloLink(LinkState):
         bounds: Bounds | None = None,
         device: str | torch.device = "cpu",
     ) -> None:
-        _check(rows, start)
+        check_link(rows, start)
         words = torch.empty(workspace_words(rows), dtype=torch.int64, device=device)
         super().__init__(words, rows, start, bounds or Bounds())
 
@@ -236,7 +237,7 @@ class SharedMemoryLink(LinkState):
     def __init__(
         self, own: Path, peer: Path, *, rank: int, rows: int, start: int, bounds: Bounds
     ) -> None:
-        _check(rows, start)
+        check_link(rows, start)
         if rank not in (0, 1):
             raise BadInputError.of("rank", "0 or 1", str(rank))
         self.rank = rank

@@ -33,8 +33,11 @@ _PROTOCOL = tl.constexpr(4)
 
 @triton.jit
 def as_words(address):
-    """int64 address -> pointer to int64 words."""
-    return address.to(tl.pointer_type(tl.int64))
+    """int64 address -> pointer to int64 words.
+
+    The interpreter types an argument by its value, and an address below 2**31 is an int32 to it.
+    """
+    return address.to(tl.int64).to(tl.pointer_type(tl.int64))
 
 
 @triton.jit
