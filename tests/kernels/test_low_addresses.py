@@ -1,4 +1,4 @@
-"""Workspaces at addresses that fit 32 bits: where a program keeps its heap is not ours to choose."""
+"""Workspaces at addresses that fit 32 bits: where a heap lies is not ours to choose."""
 
 import ctypes
 
