@@ -34,5 +34,5 @@ def undisturbed() -> Iterator[None]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
-        for number in kept:
-            signal.raise_signal(number)
+        for one in kept:
+            signal.raise_signal(one)

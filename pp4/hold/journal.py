@@ -28,8 +28,12 @@ class Journal:
         self._torn: OSError | None = None
         try:
             self._file = path.open("xb", buffering=0)
+        except OSError as error:
+            raise self._failed(error) from error
+        try:
             _flush_name(path)
         except OSError as error:
+            self._file.close()
             raise self._failed(error) from error
 
     def _failed(self, error: OSError) -> UncleanError:

@@ -18,8 +18,8 @@ from pathlib import Path
 from pp4.clock import Clock, Deadline, SystemClock
 from pp4.config import child_environment
 from pp4.errors import Code, Refusal, RefusedError, UncleanError
-from pp4.hold.journal import Journal
 from pp4.hold.interruption import undisturbed
+from pp4.hold.journal import Journal
 from pp4.hold.processes import Owned, start_token
 from pp4.receipts.admission import Admission
 from pp4.transport.interface import Channel, Transport
@@ -120,7 +120,11 @@ class OpenHold:
             names = ", ".join(left)
             raise UncleanError(
                 Refusal(
-                    Code.SURVIVOR, f"HOLD {self.hold_id}", "no process alive", names, left=names
+                    Code.SURVIVOR,
+                    f"HOLD {self.hold_id}",
+                    "no process alive",
+                    names,
+                    left=f"{names}; {self.directory}",
                 )
             )
 

@@ -33,7 +33,6 @@ class Context:
     def __init__(self, hold: OpenHold, settings: Settings) -> None:
         self.hold, self.settings = hold, settings
         self.record = Record()
-        self.restarts = 0
         self._owners = 0
         self._session: Session | None = None
 
@@ -66,7 +65,6 @@ class Context:
 
     def restart(self) -> None:
         """Leave a session that may be in any state; the next arm gets a new owner."""
-        self.restarts += 1
         if self._session is not None:
             self._session.close()
             self._session = None

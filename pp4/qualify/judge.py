@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pp4.errors import Code
-from pp4.wire.facts import Block, Case, Exchange, Expectation, Identity, Library, Primed, Selected
+from pp4.wire.facts import (
+    Block,
+    Case,
+    Exchange,
+    Expectation,
+    Identity,
+    Library,
+    Primed,
+    Selected,
+    word_of,
+)
 
 GREEDY = 2
 
@@ -40,7 +50,8 @@ def release(exchange: Exchange) -> Code | None:
     """A reply left only if both ranks vouch for it; judged from the facts, not by the owner."""
     if not exchange.released:
         return None
-    complete = len(exchange.blocks) == 2 and all(block.clean for block in exchange.blocks)
+    both = sorted(block.rank for block in exchange.blocks) == [0, 1]
+    complete = both and all(block.clean for block in exchange.blocks)
     return None if complete else Code.RELEASED_ON_ONE_WORD
 
 
@@ -59,12 +70,13 @@ def healthy(exchange: Exchange) -> Code | None:
 
 
 def equal(exchange: Exchange, expected: Sequence[Expectation]) -> Code | None:
-    """A healthy block that equals every expectation bit for bit."""
+    """A healthy block that equals every expectation bit for bit, and not none of them."""
     wrong = healthy(exchange)
     if wrong:
         return wrong
     found = exchange.blocks[0].digest
-    return None if all(one.digest == found for one in expected) else Code.OUTPUT_MISMATCH
+    same = expected and all(one.digest == found for one in expected)
+    return None if same else Code.OUTPUT_MISMATCH
 
 
 def mixed(exchange: Exchange, expected: Expectation, greedy: Selected, case: Case) -> Code | None:
@@ -95,10 +107,20 @@ def neighbours(before: Block, after: Block, changed: int) -> Code | None:
     return None if same else Code.NEIGHBOUR_CHANGED
 
 
-def failed_closed(exchange: Exchange, fault: Code, words: Sequence[Code | None]) -> Code | None:
-    """A block with a fault: kept for that fault, and every rank's words say so afterwards."""
+def failed_closed(exchange: Exchange, fault: Code, died: tuple[int, ...] = ()) -> Code | None:
+    """A block with a fault: kept for that fault, and the words of every rank that lives say so.
+
+    Args:
+        exchange: what happened.
+        fault: what the words have to name.
+        died: ranks that had to end.
+    """
     if exchange.released:
         return Code.RELEASED_AFTER_ERROR
+    words = [word_of(block) for block in exchange.blocks]
     if exchange.why != fault or any(word is not fault for word in words):
         return Code.WRONG_ERROR_WORD
-    return None
+    # a rank that says nothing has not failed closed
+    spoke = sorted(block.rank for block in exchange.blocks)
+    wanted = sorted(rank for rank in exchange.order if rank not in died)
+    return None if exchange.died == died and spoke == wanted else Code.RANK_DIED

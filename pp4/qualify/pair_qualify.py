@@ -11,6 +11,10 @@ from pp4.qualify.context import Context
 from pp4.qualify.gates import Gate
 from pp4.qualify.plan import Step
 from pp4.qualify.progress import Progress
+from pp4.receipts.canonical import shown
+
+_WIDTH = 500
+"""Longest text of an error that a receipt keeps; no error may cost the receipt that tells of it."""
 
 VERDICT_EXIT = {
     "rehearsed": Exit.DONE,
@@ -67,18 +71,26 @@ def verdict(results: Sequence[ArmResult], good: str) -> str:
     return "timeout" if all(text == f"failed({Code.STEP_TIMEOUT})" for text in ran) else "wrong"
 
 
-def _attempt(arm: Arm, context: Context) -> Finding:
-    """Run one arm; a refusal that nobody asked for is a failure, never a caught control."""
+def _attempt(arm: Arm, context: Context) -> tuple[Finding, bool]:
+    """Run one arm; -> what it found, and whether it was cut short.
+
+    An error that ended an arm is a failure, never a caught control, even where its code is the one
+    that the control waits for: nobody judged it.
+    """
     try:
-        return arm.run(context)
+        return arm.run(context), False
     except UncleanError:
         raise
-    except TimedOutError as error:
-        context.restart()
-        return Finding(Code.STEP_TIMEOUT, {"refusal": str(error), "left": error.refusal.left})
     except Pp4Error as error:
-        context.restart()
-        return Finding(error.refusal.code, {"refusal": str(error)})
+        code = Code.STEP_TIMEOUT if isinstance(error, TimedOutError) else error.refusal.code
+        facts = {"refusal": shown(str(error), _WIDTH), "left": shown(error.refusal.left, _WIDTH)}
+    except Exception as error:
+        # facts that lack what a judge reads, or a bug of ours: this arm did not pass, and the
+        # others still have something to say
+        code = Code.INTERNAL
+        facts = {"refusal": shown(f"{type(error).__name__}: {error}", _WIDTH)}
+    context.restart()
+    return Finding(code, facts), True
 
 
 def _run(arm: Arm, context: Context) -> ArmResult:
@@ -86,13 +98,11 @@ def _run(arm: Arm, context: Context) -> ArmResult:
     context.hold.journal.add(step.name, "begin")
     began = clock.boottime_ns()
     limit = round(arm.limit_s * 1e9)
-    before = context.restarts
-    finding = _attempt(arm, context)
+    finding, cut_short = _attempt(arm, context)
     elapsed = clock.boottime_ns() - began
     if elapsed > limit:
-        finding = Finding(Code.STEP_TIMEOUT, finding.facts, finding.repetitions)
-    crashed = context.restarts != before or elapsed > limit
-    text = f"failed({finding.code})" if crashed else found(step, finding)
+        finding, cut_short = Finding(Code.STEP_TIMEOUT, finding.facts, finding.repetitions), True
+    text = f"failed({finding.code})" if cut_short else found(step, finding)
     context.hold.journal.add(step.name, "end", found=text)
     return ArmResult(step, text, finding, elapsed, limit)
 

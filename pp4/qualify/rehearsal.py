@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import socket
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -23,7 +24,7 @@ from pp4.qualify.settings import REHEARSAL, Settings
 from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
 from pp4.receipts.build import build
 from pp4.receipts.canonical import parse
-from pp4.receipts.digests import installed_source, sha256_hex
+from pp4.receipts.digests import Source, installed_source, sha256_hex
 from pp4.receipts.private import opened
 from pp4.receipts.store import write_new
 from pp4.transport.local import LocalTransport
@@ -87,8 +88,35 @@ def _require_packages() -> None:
     )
 
 
-def _admission() -> Admission:
-    judged = admit(Command.REHEARSAL, [], Subject(source_digest=installed_source().digest))
+def _require_room(out: Path) -> None:
+    """Refuse before the run what would refuse the receipt after it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise RefusedError(
+            Refusal(Code.UNWRITABLE, str(out), "a directory that takes a receipt", str(error))
+        ) from error
+
+
+def _require_same_source(before: Source) -> None:
+    """Refuse to name one source for a run in which processes started from two."""
+    after = installed_source()
+    if after != before:
+        raise RefusedError(
+            Refusal(
+                Code.SUBJECT_MISMATCH,
+                "the installed source of pp4",
+                f"{before.digest}, as at the start of the run",
+                after.digest,
+                next="pp4 pair-qualify --dry-run",
+            )
+        )
+
+
+def _admission(source: Source) -> Admission:
+    judged = admit(Command.REHEARSAL, [], Subject(source_digest=source.digest))
     if isinstance(judged, Refused):
         raise RefusedError(judged.refusal)
     return judged
@@ -209,17 +237,14 @@ def rehearse(
         The outcome; a failed gate is an outcome, not an exception.
 
     Raises:
-        RefusedError: a package is missing or ``out`` cannot be written.
+        RefusedError: a package is missing, ``out`` cannot be written, or pp4 itself was changed
+            during the run.
         UncleanError: something may still run.
     """
     _require_packages()
-    admission = _admission()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RefusedError(
-            Refusal(Code.UNWRITABLE, str(out), "a directory for the receipt", str(error))
-        ) from error
+    source = installed_source()
+    admission = _admission(source)
+    _require_room(out)
     with open_rehearsal(
         admission, LocalTransport(), clock or SystemClock(), load_settings().temp_dir
     ) as hold:
@@ -228,7 +253,8 @@ def rehearse(
         _require_answer(context, results)
         body = _body(hold, context, results, settings)
     # the HOLD is closed and its processes are proven dead: only now is there something to claim
-    raw = build(body)
+    _require_same_source(source)
+    raw = build({**body, "source": source.as_dict()})
     path = out / f"rehearsal-{hold.hold_id}.json"
     write_new(path, raw)
     tree = parse(raw, str(path))

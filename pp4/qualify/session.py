@@ -6,10 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from pp4.clock import Deadline
-from pp4.errors import Code, Refusal, WrongError
+from pp4.errors import Code, WrongError
 from pp4.hold.rehearsal import OpenHold
 from pp4.wire import Reply, Request
-from pp4.wire.facts import Case, Exchange, Expectation, Identity, Launch, Shape, Waits, read
+from pp4.wire.facts import (
+    Case,
+    Exchange,
+    Expectation,
+    Identity,
+    Launch,
+    Shape,
+    Waits,
+    read,
+    refusal_of,
+)
 
 PRODUCT = "pp4.worker.owner"
 CARELESS = "pp4.worker.controls"
@@ -61,7 +71,7 @@ class Session:
             if isinstance(message, Reply) and message.sequence == self._sequence:
                 break
         if message.facts is None:
-            raise WrongError(refusal_of(message.refusal or {}))
+            raise WrongError(refusal_of(message.refusal))
         return message.facts
 
     def refusal(self, verb: str, **arguments: Any) -> Code | None:
@@ -146,20 +156,3 @@ def facts_of(rank: dict[str, Any]) -> dict[str, Any]:
 def code_of(rank: dict[str, Any]) -> Code | None:
     """Code of one rank's refusal, None where it gave facts."""
     return None if rank["refusal"] is None else Code(rank["refusal"]["code"])
-
-
-def refusal_of(tree: dict[str, str]) -> Refusal:
-    """A refusal that crossed the wire."""
-    try:
-        return Refusal(
-            code=Code(tree["code"]),
-            where=tree["where"],
-            expected=tree["expected"],
-            found=tree["found"],
-            source=tree["source"],
-            host=tree["host"],
-            left=tree["left"],
-            next=tree["next"],
-        )
-    except (KeyError, ValueError) as error:
-        return Refusal(Code.BAD_FRAME, "refusal", "a refusal", repr(error))

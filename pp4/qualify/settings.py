@@ -40,24 +40,21 @@ class Settings:
 
     def as_facts(self) -> dict[str, Fact]:
         """Return the settings as a receipt holds them; 64-bit numbers are text."""
-        shape = self.shape
-        return {
-            "vocab": shape.vocab,
-            "split": shape.split,
-            "tile": shape.tile,
-            "rank_dim": shape.rank_dim,
-            "warps": shape.warps,
+        facts: dict[str, Fact] = {
+            **self.shape.model_dump(),
+            **{f"late_{name}": value for name, value in self.late_shape.model_dump().items()},
+            "devices": self.devices,
             "seed": self.seed,
             "batches": self.batches,
             "depths": self.depths,
             "replays": self.replays,
             "pattern_epochs": self.pattern_epochs,
             "rows": self.rows,
-            "first_polls": self.patient.first_polls,
-            "next_polls": self.patient.next_polls,
-            "hasty_first_polls": self.hasty.first_polls,
-            "hasty_next_polls": self.hasty.next_polls,
         }
+        for prefix, waits in (("", self.patient), ("hasty_", self.hasty)):
+            for name, value in waits.model_dump().items():
+                facts[prefix + name] = "all that there are" if value is None else value
+        return facts
 
 
 REHEARSAL = Settings(

@@ -6,6 +6,7 @@ Facts say what happened in words that need no tensor: digests, error words, stam
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
@@ -37,6 +38,24 @@ def read(model: type[M], tree: object) -> M:
         ) from error
 
 
+def refusal_of(tree: Mapping[str, str] | None) -> Refusal:
+    """A refusal that crossed the wire; one that cannot be read is itself refused."""
+    tree = tree or {}
+    try:
+        return Refusal(
+            code=Code(tree["code"]),
+            where=tree["where"],
+            expected=tree["expected"],
+            found=tree["found"],
+            source=tree["source"],
+            host=tree["host"],
+            left=tree["left"],
+            next=tree["next"],
+        )
+    except (KeyError, ValueError) as error:
+        return Refusal(Code.BAD_FRAME, "refusal", "a refusal", repr(error))
+
+
 class Shape(Model):
     """The geometry that is exercised; the meaning of each word is in ``kernels/geometry.py``."""
 
@@ -63,6 +82,8 @@ class Waits(Model):
 Content = Literal["random", "constant", "tile-ties", "shard-ties", "two-finite", "extremes"]
 Flaw = Literal["none", "nan", "inf", "empty"]
 Cached = Literal["none", "mixed", "all"]
+Source = Literal["reference", "solo"]
+"""By what an expectation was made."""
 
 
 class Case(Model):
@@ -156,7 +177,7 @@ class Block(Model):
 class Expectation(Model):
     """What a block must give, by the reference or by the solo kernel."""
 
-    by: Literal["reference", "solo"]
+    by: Source
     digest: str
     rows: Texts
     tokens: Grid

@@ -19,6 +19,10 @@ MAX_FRAME = 8 << 20
 _HEADER = 4
 
 
+# a literal 1 would take `true` for it
+Version = Annotated[int, Field(ge=1, le=1)]
+
+
 class Model(BaseModel):
     """Strict, frozen, closed."""
 
@@ -29,7 +33,7 @@ class Request(Model):
     """Asks for one verb."""
 
     kind: Literal["request"] = "request"
-    version: Literal[1] = 1
+    version: Version = 1
     sequence: int = Field(ge=0)
     verb: str
     arguments: dict[str, Any] = Field(default_factory=dict)
@@ -39,7 +43,7 @@ class Event(Model):
     """Says, before the reply, how far a request has come."""
 
     kind: Literal["event"] = "event"
-    version: Literal[1] = 1
+    version: Version = 1
     sequence: int = Field(ge=0)
     name: str
 
@@ -48,7 +52,7 @@ class Reply(Model):
     """Answers a request: facts, or the refusal that took their place."""
 
     kind: Literal["reply"] = "reply"
-    version: Literal[1] = 1
+    version: Version = 1
     sequence: int = Field(ge=0)
     facts: dict[str, Any] | None = None
     refusal: dict[str, str] | None = None
@@ -92,7 +96,7 @@ def _parse(body: bytes) -> Message:
         tree = from_json(body, allow_inf_nan=False)
         # a number such as 1e999 is read as an infinity, which no message can mean
         json.dumps(tree, allow_nan=False)
-        return _MESSAGE.validate_python(tree)
+        return _MESSAGE.validate_json(body)
     except (ValidationError, ValueError, RecursionError) as error:
         raise _bad("a request, an event or a reply", str(error)[:200]) from error
 

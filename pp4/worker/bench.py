@@ -28,7 +28,18 @@ from pp4.kernels.graph import RecordedGraph
 from pp4.kernels.head import Head
 from pp4.kernels.link import EPOCH_LIMIT, Bounds, Link, SharedMemoryLink, SoloLink
 from pp4.kernels.priming import Priming, specialisation
-from pp4.wire.facts import Block, Case, Expectation, Grid, Identity, Launch, Pattern, Shape, Waits
+from pp4.wire.facts import (
+    Block,
+    Case,
+    Expectation,
+    Grid,
+    Identity,
+    Launch,
+    Pattern,
+    Shape,
+    Source,
+    Waits,
+)
 from pp4.worker import inputs
 from pp4.worker.libraries import mapping_digest
 
@@ -222,7 +233,7 @@ class Bench:
             elapsed_ns=elapsed,
         )
 
-    def expect(self, case: Case, by: str) -> Expectation:
+    def expect(self, case: Case, by: Source) -> Expectation:
         """What a case must give, by the exact reference or by the solo kernel."""
         geometry = self.require_geometry()
         rows, base = inputs.requests(geometry, case), inputs.logits(geometry, case)
@@ -237,7 +248,7 @@ class Bench:
             block.run()
             out = block.outputs()
         return Expectation(
-            by="solo" if by == "solo" else "reference",
+            by=by,
             digest=out.digest(),
             rows=tuple(out.digest(row)[:16] for row in range(len(out.ids))),
             tokens=_grid(out.token),

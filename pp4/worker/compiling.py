@@ -11,6 +11,7 @@ from pp4.config import child_environment
 from pp4.errors import Code, Refusal, TimedOutError, WrongError
 from pp4.kernels import ptx
 from pp4.wire.facts import Compiled, Shape
+from pp4.worker.lifetime import end_with_parent
 
 _LIMIT_S = 120.0
 
@@ -43,7 +44,13 @@ def compile_apart(shape: Shape, *, shards: int, control: str | None, directory: 
     )
     try:
         done = subprocess.run(
-            argv, env=environment, capture_output=True, timeout=_LIMIT_S, check=False, text=True
+            argv,
+            env=environment,
+            capture_output=True,
+            timeout=_LIMIT_S,
+            check=False,
+            text=True,
+            preexec_fn=end_with_parent,
         )
     except subprocess.TimeoutExpired as error:
         raise TimedOutError(

@@ -23,4 +23,4 @@ def one_word(blocks: Sequence[Block], stamps: Grid) -> Release:
 
 
 if __name__ == "__main__":
-    serve(Owner(Path(sys.argv[1]), rule=one_word))
+    serve(Owner(Path(sys.argv[1]), rule=one_word, lifeline=0))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -15,15 +13,16 @@ import torch
 
 from pp4.drafter.heads import HeadMode
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError
-from pp4.wire import Decoder, Event, Reply, Request, encode
+from pp4.wire import Decoder, Event, Reply, Request, encode, encode_reply
+from pp4.wire.asks import ExpectOfRank
 from pp4.wire.facts import Case, Launch, Primed, Shape, Waits, read
 from pp4.wire.frames import Model
 from pp4.worker.bench import Bench
 from pp4.worker.compiling import compile_apart
+from pp4.worker.lifetime import end_with
 from pp4.worker.originals import Originals
 
 _READ = 1 << 16
-_PR_SET_PDEATHSIG = 1
 
 
 class _Stream:
@@ -47,7 +46,8 @@ class _Stream:
 
     def write(self, message: Event | Reply) -> None:
         """Write one frame whole."""
-        rest = memoryview(encode(message))
+        framed = encode_reply(message) if isinstance(message, Reply) else encode(message)
+        rest = memoryview(framed)
         while rest:
             rest = rest[os.write(self._sink, rest) :]
 
@@ -79,7 +79,7 @@ class RankProcess:
             "pattern": lambda given: self._bench.exchange_pattern(**given),
             "capture": self._capture,
             "run": self._run,
-            "expect": lambda given: self._bench.expect(read(Case, given["case"]), given["by"]),
+            "expect": self._expect,
             "select": self._select,
             "compile": self._compile,
             "definition": lambda _: {"sha256": self._bench.definition()},
@@ -163,6 +163,10 @@ class RankProcess:
     def _run(self, given: dict[str, Any]) -> Model:
         return self._bench.run(read(Case, given["case"]), read(Launch, given["launch"]))
 
+    def _expect(self, given: dict[str, Any]) -> Model:
+        asked = read(ExpectOfRank, given)
+        return self._bench.expect(asked.case, asked.by)
+
     def _select(self, given: dict[str, Any]) -> Model:
         if self._originals is None:
             self._originals = Originals(self._bench, self._directory / f"group-{self._generation}")
@@ -188,9 +192,9 @@ class RankProcess:
         return {}
 
 
-def become_rank(rank: int, directory: Path, source: int, sink: int) -> NoReturn:
+def become_rank(rank: int, directory: Path, source: int, sink: int, owner: int) -> NoReturn:
     """Turn this forked process into a rank; it ends with its owner."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with(owner)
     torch.set_num_threads(1)
     status = 1
     try:

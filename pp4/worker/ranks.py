@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-import selectors
+import select
 import signal
 import time
 from collections import deque
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from pp4.clock import Deadline, SystemClock
-from pp4.errors import Code, Refusal, WrongError
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, TimedOutError, WrongError
 from pp4.wire import Decoder, Event, Reply, Request, encode
 from pp4.worker.rank import become_rank
 
 _READ = 1 << 16
+_BURIAL_S = 10.0
+_POLL_S = 0.002
 
 
 class RankEnd:
@@ -38,6 +41,8 @@ class RankEnd:
         self.events: deque[str] = deque()
         self.reply: Reply | None = None
         self.alive = True
+        self._buried = False
+        os.set_blocking(sink, False)
 
     def ask(self, verb: str, arguments: dict[str, Any]) -> None:
         """Send one request; forgets the last answer."""
@@ -51,11 +56,25 @@ class RankEnd:
         self._write(Request(sequence=self._sequence, verb="resume"))
 
     def _write(self, message: Request) -> None:
+        data = encode(message)
         try:
-            # requests are far below the size of a pipe, so this does not block
-            os.write(self._sink, encode(message))
+            taken = os.write(self._sink, data)
         except BrokenPipeError:
             self.alive = False
+            return
+        except BlockingIOError:
+            taken = 0
+        if taken != len(data):
+            # requests are far below the size of a pipe: it is full of those that nobody read
+            raise TimedOutError(
+                Refusal(
+                    Code.STEP_TIMEOUT,
+                    f"rank {self.rank}, {message.verb}",
+                    "a rank that reads its requests",
+                    "a full pipe",
+                    left=f"process {self.pid}",
+                )
+            )
 
     def take(self) -> None:
         """Read what is there; an end of stream is a death."""
@@ -74,6 +93,20 @@ class RankEnd:
         """Answered or dead."""
         return self.reply is not None or not self.alive
 
+    def answer(self, verb: str) -> Reply:
+        """The answer to the last request.
+
+        Raises:
+            WrongError: ``RANK_DIED``, there is none.
+        """
+        if self.reply is None:
+            raise WrongError(
+                Refusal(
+                    Code.RANK_DIED, f"rank {self.rank}, {verb}", "an answer", "its stream ended"
+                )
+            )
+        return self.reply
+
     def reached(self, event: str) -> bool:
         """Whether it reported an event, or cannot any more."""
         return event in self.events or self.settled
@@ -84,33 +117,56 @@ class RankEnd:
             os.kill(self.pid, signal.SIGKILL)
 
     def bury(self) -> bool:
-        """Kill, reap and close; -> whether the process is proven dead."""
+        """Kill, reap and close; -> whether the process is proven dead.
+
+        A process that hangs in the kernel cannot be reaped, and is not waited for without end.
+        """
+        if self._buried:
+            return True
         self.kill()
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+        deadline = Deadline.after(SystemClock(), _BURIAL_S)
+        while not self._reaped():
+            if deadline.expired():
+                return False
+            time.sleep(_POLL_S)
+        self._buried = True
         for descriptor in (self.source, self._sink):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self.alive = False
-        return not Path(f"/proc/{self.pid}").exists()
+        return True
+
+    def _reaped(self) -> bool:
+        try:
+            return os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
+        except ChildProcessError:
+            return True
 
 
 def fork_pair(directory: Path) -> tuple[RankEnd, RankEnd]:
     """Fork both ranks; each child keeps only its own two pipe ends."""
+    owner = os.getpid()
     pipes = [(os.pipe(), os.pipe()) for _ in range(2)]
     every = {end for pair in pipes for pipe in pair for end in pipe}
-    ends = []
-    for rank, (down, up) in enumerate(pipes):
-        pid = os.fork()
-        if pid == 0:
-            for descriptor in every - {down[0], up[1]}:
-                os.close(descriptor)
-            _detach()
-            become_rank(rank, directory, down[0], up[1])
-        ends.append(RankEnd(rank, pid, up[0], down[1]))
-    for down, up in pipes:
-        os.close(down[0])
-        os.close(up[1])
+    ends: list[RankEnd] = []
+    try:
+        for rank, (down, up) in enumerate(pipes):
+            pid = os.fork()
+            if pid == 0:
+                for descriptor in every - {down[0], up[1]}:
+                    os.close(descriptor)
+                _detach()
+                become_rank(rank, directory, down[0], up[1], owner)
+            ends.append(RankEnd(rank, pid, up[0], down[1]))
+    except OSError:
+        # half a pair serves nobody
+        for end in ends:
+            end.bury()
+        raise
+    finally:
+        for down, up in pipes:
+            os.close(down[0])
+            os.close(up[1])
     return ends[0], ends[1]
 
 
@@ -123,32 +179,59 @@ def _detach() -> None:
 
 
 class Pair:
-    """Both ranks, pumped together against one deadline."""
+    """Both ranks, pumped together against one deadline.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        directory: a directory that both ranks may write.
+        lifeline: a pipe whose other end belongs to whoever asked; waiting ends when it breaks.
+    """
+
+    def __init__(self, directory: Path, lifeline: int | None = None) -> None:
         self.ends = fork_pair(directory)
+        self._lifeline = lifeline
+        self.broken: Code | None = None
 
     def __getitem__(self, rank: int) -> RankEnd:
         return self.ends[rank]
 
-    def until(self, condition: Callable[[], bool], limit_s: float, doing: str) -> None:
+    def until(self, condition: Callable[[], bool], deadline: Deadline, doing: str) -> None:
         """Pump both streams until a condition holds.
+
+        Where it does not come about in time, nobody knows any more what the ranks are doing, and
+        the pair stays ``broken``.
 
         Raises:
             TimedOutError: ``STEP_TIMEOUT``.
+            WrongError: ``BAD_FRAME``, a rank wrote what is no frame.
+            RefusedError: ``INTERRUPTED``, whoever asked is gone.
         """
-        deadline = Deadline.after(SystemClock(), limit_s)
-        while not condition():
-            live = [end for end in self.ends if end.alive]
-            if not live:
-                return
-            with selectors.DefaultSelector() as selector:
-                for end in live:
-                    selector.register(end.source, selectors.EVENT_READ, end)
-                for key, _ in selector.select(deadline.remaining_s()):
-                    key.data.take()
-            if not condition():
-                deadline.require(doing, left=f"ranks {[end.pid for end in live]}")
+        try:
+            while not condition():
+                live = [end for end in self.ends if end.alive]
+                if not live:
+                    return
+                self._pump(live, deadline, doing)
+                if not condition():
+                    deadline.require(doing, left=f"ranks {[end.pid for end in live]}")
+        except Pp4Error as error:
+            self.broken = error.refusal.code
+            raise
+
+    def _pump(self, live: list[RankEnd], deadline: Deadline, doing: str) -> None:
+        poll = select.poll()
+        for end in live:
+            poll.register(end.source, select.POLLIN)
+        if self._lifeline is not None:
+            # nothing asked for: what arrives there is read later, only its end is told at once
+            poll.register(self._lifeline, 0)
+        ready = {descriptor for descriptor, _ in poll.poll(math.ceil(deadline.remaining_s() * 1e3))}
+        for end in live:
+            if end.source in ready:
+                end.take()
+        if self._lifeline in ready:
+            raise RefusedError(
+                Refusal(Code.INTERRUPTED, doing, "whoever asked to wait for it", "nobody is left")
+            )
 
     def both(
         self, verb: str, arguments: tuple[dict[str, Any], dict[str, Any]], limit_s: float
@@ -161,16 +244,9 @@ class Pair:
         """
         for end, given in zip(self.ends, arguments, strict=True):
             end.ask(verb, given)
-        self.until(lambda: all(end.settled for end in self.ends), limit_s, verb)
-        return self._reply(0, verb), self._reply(1, verb)
-
-    def _reply(self, rank: int, verb: str) -> Reply:
-        reply = self.ends[rank].reply
-        if reply is None:
-            raise WrongError(
-                Refusal(Code.RANK_DIED, f"rank {rank}, {verb}", "an answer", "its stream ended")
-            )
-        return reply
+        deadline = Deadline.after(SystemClock(), limit_s)
+        self.until(lambda: all(end.settled for end in self.ends), deadline, verb)
+        return self.ends[0].answer(verb), self.ends[1].answer(verb)
 
     def bury(self) -> dict[str, Any]:
         """Kill both; -> their pids and whether each is proven dead, and how long it took."""

@@ -46,9 +46,10 @@ def both_ranks(blocks: Sequence[Block], stamps: Grid) -> Release:
     faults = [fault_of(block) for block in blocks]
     if any(faults):
         return Release(False, max(faults).code)
-    if len(blocks) < 2:
+    if sorted(block.rank for block in blocks) != [0, 1]:
         return Release(False, Code.RANK_DIED)
-    if any(block.stamps != stamps for block in blocks):
+    # a row's word that is no fault's number was never written: the row did not finish either
+    if any(block.stamps != stamps or not block.clean for block in blocks):
         return Release(False, Code.INCOMPLETE)
     if blocks[0].digest != blocks[1].digest:
         return Release(False, Code.RANKS_DIFFER)

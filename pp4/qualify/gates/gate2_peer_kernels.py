@@ -10,7 +10,7 @@ from pp4.qualify import judge
 from pp4.qualify.arms import Arm, Finding, must_catch, must_pass
 from pp4.qualify.context import Context
 from pp4.qualify.gates import proofs
-from pp4.wire.facts import Case, Launch, word_of
+from pp4.wire.facts import Case, Launch
 
 GATE = 2
 
@@ -71,8 +71,7 @@ def _fault(flaw: str, code: Code) -> Callable[[Context], Finding]:
             session = context.fresh()
             case = context.case(1, 3, 340 + rank, flaw=flaw, flaw_rank=rank, flaw_at=1)
             exchange = session.block(case)
-            words = [word_of(block) for block in exchange.blocks]
-            wrong = judge.failed_closed(exchange, code, words)
+            wrong = judge.failed_closed(exchange, code)
             wrong = wrong or _inside(exchange.blocks[0].errors[0], session, case)
             if wrong:
                 return Finding(wrong, {"flaw": flaw, "in_shard_of_rank": rank})
@@ -101,8 +100,7 @@ def _foreign_epoch(context: Context) -> Finding:
     session.both("link", {**given, "start": start}, {**given, "start": start + 2})
     session.both("connect", {})
     exchange = session.block(context.case(1, 1, 350))
-    words = [word_of(block) for block in exchange.blocks]
-    return Finding(judge.failed_closed(exchange, Code.PROTOCOL, words), {"start_epochs_apart": 2})
+    return Finding(judge.failed_closed(exchange, Code.PROTOCOL), {"start_epochs_apart": 2})
 
 
 def _mutant(name: str, **how: Any) -> Callable[[Context], Finding]:

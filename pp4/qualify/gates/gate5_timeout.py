@@ -52,10 +52,7 @@ def _failure(
 ) -> Finding:
     """Judge one failed block: its words, that they stick, and that the pair can be replaced."""
     session = context.session
-    words = [word_of(block) for block in exchange.blocks]
-    wrong = judge.failed_closed(exchange, fault, words)
-    if exchange.died != died:
-        wrong = wrong or Code.RANK_DIED
+    wrong = judge.failed_closed(exchange, fault, died)
     ranks = tuple(rank for rank in (0, 1) if rank not in died)
     wrong = wrong or _stuck(session, case, fault, ranks)
     wrong = wrong or _let_go(context, session)

@@ -1,0 +1,138 @@
+"""One rehearsal for all tests that look at one, whichever worker comes first."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 540.0
+
+
+@dataclass
+class Run:
+    """What a rehearsal left behind.
+
+    Attributes:
+        exit: exit code.
+        source: directory of the copy of pp4 that ran.
+        out: directory of the receipt.
+        stdout: standard output.
+        stderr: standard error.
+        files: names in ``out``.
+        temporary: names in the directory for temporary files.
+        processes: processes of the run that were there after its end.
+        seen: most processes at one moment.
+        peak_kib: largest sum, at one moment, of the peak memory of every process then alive.
+    """
+
+    exit: int
+    source: str
+    out: str
+    stdout: str
+    stderr: str
+    files: list[str]
+    temporary: list[str]
+    processes: list[int]
+    seen: int
+    peak_kib: int
+
+    @property
+    def receipt_path(self):
+        """The one receipt."""
+        (name,) = self.files
+        return Path(self.out) / name
+
+    @property
+    def receipt(self):
+        """Its content."""
+        return json.loads(self.receipt_path.read_text())
+
+
+def _processes(mark):
+    """Peak memory in KiB by pid of every process whose environment holds a path."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.fsencode(mark) not in (entry / "environ").read_bytes():
+                continue
+            status = (entry / "status").read_text(errors="replace")
+        except OSError:
+            continue
+        words = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        if words["State"].split()[0] not in "ZX":
+            found[int(entry.name)] = int(words.get("VmHWM", "0 kB").split()[0])
+    return found
+
+
+class _Watch(threading.Thread):
+    """Samples the memory of a run until it is told to stop."""
+
+    def __init__(self, mark):
+        super().__init__(daemon=True)
+        self.mark, self.done = mark, threading.Event()
+        self.peak_kib = self.seen = 0
+
+    def run(self):
+        while not self.done.wait(0.2):
+            alive = _processes(self.mark)
+            self.peak_kib = max(self.peak_kib, sum(alive.values()))
+            self.seen = max(self.seen, len(alive))
+
+
+def _rehearse(home):
+    temporary, out, source = home / "temporary", home / "out", home / "source"
+    temporary.mkdir()
+    # a copy, since a run takes a while and refuses where its own source is edited meanwhile
+    shutil.copytree(ROOT / "pp4", source / "pp4", ignore=shutil.ignore_patterns("__pycache__"))
+    watch = _Watch(temporary)
+    watch.start()
+    argv = [sys.executable, "-m", "pp4", "pair-qualify", "--dry-run", "--json", "--out", str(out)]
+    done = subprocess.run(
+        argv,
+        cwd=source,
+        # whatever runs inside inherits this directory: that is how it is found again
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    left = sorted(_processes(temporary))
+    watch.done.set()
+    watch.join()
+    return Run(
+        exit=done.returncode,
+        source=str(source),
+        out=str(out),
+        stdout=done.stdout,
+        stderr=done.stderr,
+        files=sorted(path.name for path in out.iterdir()) if out.is_dir() else [],
+        temporary=sorted(path.name for path in temporary.iterdir()),
+        processes=left,
+        seen=watch.seen,
+        peak_kib=watch.peak_kib,
+    )
+
+
+@pytest.fixture(scope="session")
+def rehearsed(tmp_path_factory, request):
+    """The one rehearsal; workers of a parallel run share it through a file."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base if not hasattr(request.config, "workerinput") else base.parent) / "rehearsal"
+    shared.mkdir(exist_ok=True)
+    result = shared / "run.json"
+    with FileLock(shared / "lock"):
+        if not result.exists():
+            home = shared / f"home-{time.monotonic_ns()}"
+            home.mkdir()
+            result.write_text(json.dumps(asdict(_rehearse(home))))
+    return Run(**json.loads(result.read_text()))

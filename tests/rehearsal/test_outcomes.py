@@ -1,0 +1,388 @@
+"""Every other way in which a rehearsal can end: never with exit code 0, never with a false receipt.
+
+Arms are small functions here; HOLD, journal, verdict, receipt and refusals are the product's own.
+"""
+
+import errno
+import json
+import os
+import tempfile
+from dataclasses import replace
+
+import pytest
+
+from pp4.errors import (
+    Code,
+    Exit,
+    Refusal,
+    RefusedError,
+    TimedOutError,
+    UncleanError,
+    WrongError,
+)
+from pp4.qualify import rehearsal
+from pp4.qualify.arms import Finding
+from pp4.qualify.gates import KERNELS
+from pp4.qualify.progress import Silent
+from pp4.qualify.settings import REHEARSAL
+from pp4.receipts import Policy, verify
+from tests.unit.hold.holds import opened
+from tests.unit.qualify.fakes import catching, finds, passing, raises
+
+LEAK = Code.LEAK
+
+
+def introduce(context):
+    """What a first arm records of the ranks, so that there is something to write down."""
+    context.record.definition = "d" * 64
+    context.record.versions = {"python": "3"}
+    return Finding(None)
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The directory for temporary files."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    return directory
+
+
+@pytest.fixture
+def rehearse(tmp_path, temporary, monkeypatch):
+    """Rehearse with one pass arm and one control in each gate, some of them replaced."""
+
+    def run(*changed, out=None, settings=REHEARSAL, gates=None, progress=None):
+        arms = {}
+        for gate in gates or KERNELS:
+            number = gate.number
+            first = introduce if number == 0 else finds()
+            arms[number] = {
+                "good": passing("good", first, gate=number),
+                "control": catching("control", LEAK, finds(LEAK), gate=number),
+            }
+        for arm in changed:
+            arms[arm.step.gate][arm.step.arm] = arm
+        table = tuple(
+            replace(gate, arms=tuple(arms[gate.number].values())) for gate in gates or KERNELS
+        )
+        monkeypatch.setattr(rehearsal, "KERNELS", table)
+        return rehearsal.rehearse(out or tmp_path / "out", progress or Silent(), settings=settings)
+
+    return run
+
+
+def receipts(tmp_path):
+    directory = tmp_path / "out"
+    return sorted(directory.iterdir()) if directory.is_dir() else []
+
+
+def test_with_all_arms_as_expected_it_is_rehearsed(rehearse, tmp_path, temporary):
+    """The ground on which the rest stands."""
+    outcome = rehearse()
+    assert (outcome.verdict, outcome.exit) == ("rehearsed", Exit.DONE)
+    assert receipts(tmp_path) == [outcome.receipt_path]
+    assert list(temporary.iterdir()) == []
+    assert outcome.receipt == json.loads(outcome.receipt_path.read_text())
+
+
+OTHERWISE = {
+    "a pass arm finds something": (passing("good", finds(LEAK), gate=4), "wrong", Exit.WRONG),
+    "a control is missed": (catching("control", LEAK, finds(), gate=2), "wrong", Exit.WRONG),
+    "a control is caught by another code": (
+        catching("control", LEAK, finds(Code.STICKY), gate=2),
+        "wrong",
+        Exit.WRONG,
+    ),
+    "a control raises its own code": (
+        catching("control", LEAK, raises(WrongError(Refusal(LEAK, "a", "b", "c"))), gate=5),
+        "wrong",
+        Exit.WRONG,
+    ),
+    "an arm has a bug": (passing("good", raises(KeyError("ranks")), gate=7), "wrong", Exit.WRONG),
+    "a wait runs out": (
+        passing("good", raises(TimedOutError(Refusal(Code.STEP_TIMEOUT, "a", "b", "c"))), gate=3),
+        "timeout",
+        Exit.TIMEOUT,
+    ),
+    "an arm takes too long": (passing("good", finds(), gate=3, limit_s=0.0), "timeout", 5),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_one_arm_that_comes_out_otherwise_decides(rehearse, tmp_path, temporary, name):
+    arm, verdict, code = OTHERWISE[name]
+    outcome = rehearse(arm)
+    assert (outcome.verdict, outcome.exit) == (verdict, code)
+    assert outcome.exit is not Exit.DONE
+    # a failed run leaves its receipt, which is intact and says so
+    assert verify([outcome.receipt_path], Policy(kind="rehearsal")).exit is Exit.DONE
+    assert json.loads(outcome.receipt_path.read_text())["verdict"] == verdict
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_recorded_race_decides_nothing(rehearse):
+    race = catching("race", LEAK, finds(), gate=2, gating=False)
+    outcome = rehearse(race)
+    assert (outcome.verdict, outcome.exit) == ("rehearsed", Exit.DONE)
+    text = json.dumps(outcome.receipt)
+    assert "failed(CONTROL_NOT_CAUGHT)" in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x" * 100_000, "\ud800 \udcff", "\x00\x1b[31m", "é" * 5000],
+    ids=["empty", "long", "surrogates", "control characters", "wide"],
+)
+def test_a_failure_with_odd_words_still_leaves_its_receipt(rehearse, text):
+    error = WrongError(Refusal(Code.RANK_DIED, text, text, text, left=text))
+    outcome = rehearse(passing("good", raises(error), gate=5))
+    assert outcome.exit is Exit.WRONG
+    assert outcome.receipt_path.is_file()
+
+
+@pytest.mark.parametrize("code", [None, LEAK])
+def test_facts_of_every_kind_are_kept(rehearse, code):
+    facts = {"text": "", "number": -3, "truth": True, "many": (1, "x", False), "none": ()}
+    outcome = rehearse(passing("good", finds(code, **facts), gate=5))
+    (kept,) = (
+        arm["facts"]
+        for gate in outcome.receipt["gates"]
+        for arm in gate["arms"]
+        if "many" in arm["facts"]
+    )
+    assert kept == {**facts, "many": [1, "x", False], "none": []}
+
+
+@pytest.mark.parametrize("missing", [0, 3, 7])
+def test_a_gate_that_did_not_run_leaves_no_receipt(rehearse, tmp_path, temporary, missing):
+    gates = tuple(gate for gate in KERNELS if gate.number != missing)
+    # the arm that records the ranks is in gate 0; without it no rank ever spoke
+    kind = WrongError if missing == 0 else RefusedError
+    with pytest.raises(kind) as caught:
+        rehearse(gates=gates)
+    assert caught.value.refusal.code is (Code.RANK_DIED if missing == 0 else Code.GATE_NOT_RUN)
+    assert caught.value.exit is not Exit.DONE
+    assert receipts(tmp_path) == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_gate_without_a_control_leaves_no_receipt(rehearse, tmp_path):
+    idle = catching("control", LEAK, finds(LEAK), gate=4, gating=False)
+    with pytest.raises(RefusedError) as caught:
+        rehearse(idle)
+    assert caught.value.refusal.code is Code.GATE_NOT_RUN
+    assert receipts(tmp_path) == []
+
+
+def test_a_run_in_which_no_rank_spoke_leaves_no_receipt(rehearse, tmp_path, temporary):
+    silent = passing("good", raises(WrongError(Refusal(LEAK, "the arm", "b", "c"))), gate=0)
+    with pytest.raises(WrongError) as caught:
+        rehearse(silent)
+    assert caught.value.refusal.code is Code.RANK_DIED
+    assert "the arm" in caught.value.refusal.found
+    assert receipts(tmp_path) == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_survivor_leaves_its_directory_and_no_receipt(rehearse, tmp_path, temporary, monkeypatch):
+    from pp4.hold import rehearsal as holds
+
+    monkeypatch.setattr(holds, "_GRACE_S", 0.05)
+
+    def leave(context):
+        context.hold.own(os.getpid(), "this very test")
+        return Finding(None)
+
+    with pytest.raises(UncleanError) as caught:
+        rehearse(passing("good", leave, gate=7))
+    assert (caught.value.refusal.code, caught.value.exit) == (Code.SURVIVOR, Exit.UNCLEAN)
+    assert receipts(tmp_path) == []
+    assert len(list(temporary.iterdir())) == 1
+
+
+def test_a_journal_that_cannot_be_written_ends_the_run(rehearse, tmp_path, temporary, monkeypatch):
+    ran = []
+
+    def fill_the_disk(context):
+        def fsync(_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        return Finding(None)
+
+    def later(context):
+        ran.append(True)
+        return Finding(None)
+
+    with pytest.raises(UncleanError) as caught:
+        rehearse(passing("good", fill_the_disk, gate=1), passing("good", later, gate=2))
+    assert caught.value.refusal.code is Code.UNWRITABLE
+    assert ran == []
+    assert receipts(tmp_path) == []
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_leaves_nothing(rehearse, tmp_path, temporary, stop):
+    with pytest.raises(stop):
+        rehearse(passing("good", raises(stop()), gate=5))
+    assert receipts(tmp_path) == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_receipt_is_written_only_after_the_hold_is_closed(rehearse, temporary, monkeypatch):
+    seen = []
+    real = rehearsal.write_new
+
+    def write_new(path, data):
+        seen.append(list(temporary.iterdir()))
+        real(path, data)
+
+    monkeypatch.setattr(rehearsal, "write_new", write_new)
+    rehearse()
+    assert seen == [[]]
+
+
+def test_a_source_that_changed_during_the_run_leaves_no_receipt(rehearse, tmp_path, monkeypatch):
+    """Ranks start again and again: some would have run the old text and some the new."""
+    now = [rehearsal.installed_source()]
+    monkeypatch.setattr(rehearsal, "installed_source", lambda: now[0])
+
+    def edit(context):
+        now[0] = replace(now[0], digest="0" * 64)
+        return Finding(None)
+
+    with pytest.raises(RefusedError) as caught:
+        rehearse(passing("good", edit, gate=3))
+    assert caught.value.refusal.code is Code.SUBJECT_MISMATCH
+    assert caught.value.refusal.found == "0" * 64
+    assert receipts(tmp_path) == []
+
+
+# -- real ranks, wrong settings -------------------------------------------------------------
+
+
+def real(gate, name):
+    """An arm of the product, in the place of the small one."""
+    (arm,) = (arm for arm in KERNELS[gate].arms if arm.step.arm == name)
+    return arm
+
+
+def named(arm, place):
+    return replace(arm, step=replace(arm.step, arm=place))
+
+
+def test_a_hold_that_names_other_devices_ends_wrong(rehearse):
+    settings = replace(REHEARSAL, devices=("interpreter-0", "interpreter-2"))
+    outcome = rehearse(named(real(0, "devices"), "good"), settings=settings)
+    assert (outcome.verdict, outcome.exit) == ("wrong", Exit.WRONG)
+    arm = outcome.receipt["gates"][0]["arms"][0]
+    assert arm["found"] == "failed(DEVICE_MISMATCH)"
+    assert arm["facts"]["expected"] == ["interpreter-0", "interpreter-2"]
+    assert arm["facts"]["found"] == ["interpreter-0", "interpreter-1"]
+
+
+def test_a_shape_that_no_kernel_has_ends_wrong(rehearse, temporary):
+    shape = REHEARSAL.shape.model_copy(update={"split": 0})
+    arm = named(real(2, "launch-order"), "good")
+    outcome = rehearse(arm, settings=replace(REHEARSAL, shape=shape))
+    assert (outcome.verdict, outcome.exit) == ("wrong", Exit.WRONG)
+    (found,) = (one for one in outcome.receipt["gates"][2]["arms"] if one["arm"] == "good")
+    assert found["found"] == "failed(BAD_INPUT)"
+    assert list(temporary.iterdir()) == []
+
+
+def test_healthy_blocks_with_bounds_that_are_too_tight_end_wrong(rehearse):
+    """A peer that comes late in an honest run: the gate must not call it a pass."""
+    patient = REHEARSAL.patient.model_copy(update={"first_polls": 1, "next_polls": 1})
+    arm = named(real(2, "skewed-start"), "good")
+    outcome = rehearse(arm, settings=replace(REHEARSAL, patient=patient))
+    assert outcome.verdict == "wrong"
+    (found,) = (one for one in outcome.receipt["gates"][2]["arms"] if one["arm"] == "good")
+    assert found["found"] == "failed(PEER_TIMEOUT)"
+
+
+# -- the directory of the receipt -----------------------------------------------------------
+
+
+def refused(rehearse, out):
+    """Refuse before any arm runs; -> the refusal."""
+    with pytest.raises(RefusedError) as caught:
+        rehearse(passing("good", lambda _: pytest.fail("ran"), gate=0), out=out)
+    assert caught.value.refusal.code is Code.UNWRITABLE
+    assert caught.value.refusal.where == str(out)
+    return caught.value.refusal
+
+
+@pytest.mark.parametrize("below", ["", "below", "below/it"])
+def test_a_file_in_the_place_of_the_directory_refuses_at_once(rehearse, tmp_path, temporary, below):
+    (tmp_path / "file").write_text("mine")
+    refused(rehearse, tmp_path / "file" / below)
+    assert (tmp_path / "file").read_text() == "mine"
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_directory_that_takes_no_file_refuses_at_once(rehearse, temporary):
+    # exists, and takes no file from anybody, the administrator included
+    refused(rehearse, rehearsal.Path("/proc/self"))
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_dangling_link_in_the_place_of_the_directory_refuses(rehearse, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    refused(rehearse, tmp_path / "link")
+
+
+def test_directories_are_made_and_other_files_are_left_alone(rehearse, tmp_path):
+    out = tmp_path / "a" / "b"
+    first = rehearse(out=out)
+    (out / "notes.txt").write_text("mine")
+    second = rehearse(out=out)
+    assert first.receipt_path != second.receipt_path
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        [first.receipt_path.name, second.receipt_path.name, "notes.txt"]
+    )
+    assert json.loads(first.receipt_path.read_text()) == first.receipt
+
+
+def test_a_receipt_is_never_written_over(rehearse, tmp_path, monkeypatch):
+    from pp4.hold import rehearsal as holds
+
+    monkeypatch.setattr(holds.secrets, "token_hex", lambda size: "ab" * size)
+    first = rehearse()
+    before = first.receipt_path.read_bytes()
+    with pytest.raises(RefusedError) as caught:
+        rehearse()
+    assert caught.value.refusal.code is Code.EXISTS
+    assert first.receipt_path.read_bytes() == before
+    assert receipts(tmp_path) == [first.receipt_path]
+
+
+def test_packages_that_are_missing_are_named_before_anything_starts(
+    rehearse, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(rehearsal, "find_spec", lambda name: None if name == "triton" else object())
+    with pytest.raises(RefusedError) as caught:
+        rehearse()
+    refusal = caught.value.refusal
+    assert (refusal.code, caught.value.exit) == (Code.MISSING_PACKAGE, Exit.REFUSED)
+    assert "no triton" in refusal.found
+    assert receipts(tmp_path) == []
+
+
+@pytest.mark.parametrize(("system", "next_word"), [("Linux", "pip"), ("Darwin", "pp4")])
+def test_what_still_works_is_said_where_there_is_no_triton(
+    rehearse, monkeypatch, system, next_word
+):
+    monkeypatch.setattr(rehearsal, "find_spec", lambda name: None)
+    monkeypatch.setattr(rehearsal.platform, "system", lambda: system)
+    with pytest.raises(RefusedError) as caught:
+        rehearse()
+    assert caught.value.refusal.next.split()[0] == next_word
+
+
+def test_a_hold_of_these_tests_is_the_products(tmp_path):
+    """Guards the module above: the helpers open what the command opens."""
+    with opened(tmp_path) as hold:
+        assert isinstance(hold, rehearsal.OpenHold)
