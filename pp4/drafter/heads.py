@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -54,6 +54,17 @@ def unsupported(mode: HeadMode) -> RefusedError:
     )
 
 
+def _missing(code: Code, shape: Shape, captured: Iterable[Shape]) -> RefusedError:
+    return RefusedError(
+        Refusal(
+            code,
+            f"batch {shape[0]}, n_out {shape[1]}",
+            f"one of the captured shapes {sorted(captured)}",
+            "no graph of this shape",
+        )
+    )
+
+
 class Heads:
     """Chooses a captured graph by the switch and the batch's modes.
 
@@ -82,22 +93,18 @@ class Heads:
             nothing is sampled; else the block with the sampled outputs.
 
         Raises:
-            RefusedError: ``UNSUPPORTED_HEAD_MODE``, or ``MISSING_SAMPLED_GRAPH``: the shape was
-                not captured, and there is no eager way out.
+            RefusedError: ``UNSUPPORTED_HEAD_MODE``; or ``MISSING_GRAPH`` or
+                ``MISSING_SAMPLED_GRAPH``: the shape was not captured, and there is no eager way out.
         """
         if self._sampled is None or SAMPLED not in modes:
-            return self._original[shape].replay()
+            original = self._original.get(shape)
+            if original is None:
+                raise _missing(Code.MISSING_GRAPH, shape, self._original)
+            return original.replay()
         if head_mode is not HeadMode.DEFAULT:
             raise unsupported(head_mode)
-        graph = self._sampled.get(shape)
-        if graph is None:
-            raise RefusedError(
-                Refusal(
-                    Code.MISSING_SAMPLED_GRAPH,
-                    f"batch {shape[0]}, n_out {shape[1]}",
-                    f"one of the captured shapes {sorted(self._sampled)}",
-                    "no sampled graph",
-                )
-            )
-        graph.replay()
-        return graph.block
+        sampled = self._sampled.get(shape)
+        if sampled is None:
+            raise _missing(Code.MISSING_SAMPLED_GRAPH, shape, self._sampled)
+        sampled.replay()
+        return sampled.block

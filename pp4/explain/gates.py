@@ -55,6 +55,13 @@ PAGES: Final[dict[Code, Page]] = pages(
         "Switch the sampled path off for this mode of execution.",
     ),
     (
+        Code.MISSING_GRAPH,
+        "A block was asked for in a batch size or output count for which the original selector has "
+        "no captured graph.",
+        f"{_NO_LAUNCH} No reply was made.",
+        "Pad the batch to a captured size, or capture this one at start-up.",
+    ),
+    (
         Code.MISSING_SAMPLED_GRAPH,
         "A worker with graphs has no sampled graph for this batch, k and output count, and "
         "running without a graph is not an answer.",

@@ -5,16 +5,26 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
+from pp4.errors import Code
+from pp4.qualify import rehearsal
+from pp4.qualify.arms import Finding
+from pp4.qualify.gates import KERNELS
+from pp4.qualify.progress import Silent
+from pp4.qualify.settings import REHEARSAL
+from tests.unit.qualify.fakes import catching, finds, passing
+
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 540.0
+LEAK = Code.LEAK
 
 
 @dataclass
@@ -136,3 +146,46 @@ def rehearsed(tmp_path_factory, request):
             home.mkdir()
             result.write_text(json.dumps(asdict(_rehearse(home))))
     return Run(**json.loads(result.read_text()))
+
+
+# -- the same with arms that are small functions
+
+
+def introduce(context):
+    """What a first arm records of the ranks, so that there is something to write down."""
+    context.record.definition = "d" * 64
+    context.record.versions = {"python": "3"}
+    return Finding(None)
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The directory for temporary files."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    return directory
+
+
+@pytest.fixture
+def rehearse(tmp_path, temporary, monkeypatch):
+    """Rehearse with one pass arm and one control in each gate, some of them replaced."""
+
+    def run(*changed, out=None, settings=REHEARSAL, gates=None, progress=None):
+        arms = {}
+        for gate in gates or KERNELS:
+            number = gate.number
+            first = introduce if number == 0 else finds()
+            arms[number] = {
+                "good": passing("good", first, gate=number),
+                "control": catching("control", LEAK, finds(LEAK), gate=number),
+            }
+        for arm in changed:
+            arms[arm.step.gate][arm.step.arm] = arm
+        table = tuple(
+            replace(gate, arms=tuple(arms[gate.number].values())) for gate in gates or KERNELS
+        )
+        monkeypatch.setattr(rehearsal, "KERNELS", table)
+        return rehearsal.rehearse(out or tmp_path / "out", progress or Silent(), settings=settings)
+
+    return run

@@ -6,7 +6,6 @@ Arms are small functions here; HOLD, journal, verdict, receipt and refusals are 
 import errno
 import json
 import os
-import tempfile
 from dataclasses import replace
 
 import pytest
@@ -23,53 +22,11 @@ from pp4.errors import (
 from pp4.qualify import rehearsal
 from pp4.qualify.arms import Finding
 from pp4.qualify.gates import KERNELS
-from pp4.qualify.progress import Silent
 from pp4.qualify.settings import REHEARSAL
 from pp4.receipts import Policy, verify
-from tests.unit.hold.holds import opened
 from tests.unit.qualify.fakes import catching, finds, passing, raises
 
 LEAK = Code.LEAK
-
-
-def introduce(context):
-    """What a first arm records of the ranks, so that there is something to write down."""
-    context.record.definition = "d" * 64
-    context.record.versions = {"python": "3"}
-    return Finding(None)
-
-
-@pytest.fixture
-def temporary(tmp_path, monkeypatch):
-    """The directory for temporary files."""
-    directory = tmp_path / "temporary"
-    directory.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(directory))
-    return directory
-
-
-@pytest.fixture
-def rehearse(tmp_path, temporary, monkeypatch):
-    """Rehearse with one pass arm and one control in each gate, some of them replaced."""
-
-    def run(*changed, out=None, settings=REHEARSAL, gates=None, progress=None):
-        arms = {}
-        for gate in gates or KERNELS:
-            number = gate.number
-            first = introduce if number == 0 else finds()
-            arms[number] = {
-                "good": passing("good", first, gate=number),
-                "control": catching("control", LEAK, finds(LEAK), gate=number),
-            }
-        for arm in changed:
-            arms[arm.step.gate][arm.step.arm] = arm
-        table = tuple(
-            replace(gate, arms=tuple(arms[gate.number].values())) for gate in gates or KERNELS
-        )
-        monkeypatch.setattr(rehearsal, "KERNELS", table)
-        return rehearsal.rehearse(out or tmp_path / "out", progress or Silent(), settings=settings)
-
-    return run
 
 
 def receipts(tmp_path):
@@ -301,88 +258,3 @@ def test_healthy_blocks_with_bounds_that_are_too_tight_end_wrong(rehearse):
     assert outcome.verdict == "wrong"
     (found,) = (one for one in outcome.receipt["gates"][2]["arms"] if one["arm"] == "good")
     assert found["found"] == "failed(PEER_TIMEOUT)"
-
-
-# -- the directory of the receipt -----------------------------------------------------------
-
-
-def refused(rehearse, out):
-    """Refuse before any arm runs; -> the refusal."""
-    with pytest.raises(RefusedError) as caught:
-        rehearse(passing("good", lambda _: pytest.fail("ran"), gate=0), out=out)
-    assert caught.value.refusal.code is Code.UNWRITABLE
-    assert caught.value.refusal.where == str(out)
-    return caught.value.refusal
-
-
-@pytest.mark.parametrize("below", ["", "below", "below/it"])
-def test_a_file_in_the_place_of_the_directory_refuses_at_once(rehearse, tmp_path, temporary, below):
-    (tmp_path / "file").write_text("mine")
-    refused(rehearse, tmp_path / "file" / below)
-    assert (tmp_path / "file").read_text() == "mine"
-    assert list(temporary.iterdir()) == []
-
-
-def test_a_directory_that_takes_no_file_refuses_at_once(rehearse, temporary):
-    # exists, and takes no file from anybody, the administrator included
-    refused(rehearse, rehearsal.Path("/proc/self"))
-    assert list(temporary.iterdir()) == []
-
-
-def test_a_dangling_link_in_the_place_of_the_directory_refuses(rehearse, tmp_path):
-    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    refused(rehearse, tmp_path / "link")
-
-
-def test_directories_are_made_and_other_files_are_left_alone(rehearse, tmp_path):
-    out = tmp_path / "a" / "b"
-    first = rehearse(out=out)
-    (out / "notes.txt").write_text("mine")
-    second = rehearse(out=out)
-    assert first.receipt_path != second.receipt_path
-    assert sorted(path.name for path in out.iterdir()) == sorted(
-        [first.receipt_path.name, second.receipt_path.name, "notes.txt"]
-    )
-    assert json.loads(first.receipt_path.read_text()) == first.receipt
-
-
-def test_a_receipt_is_never_written_over(rehearse, tmp_path, monkeypatch):
-    from pp4.hold import rehearsal as holds
-
-    monkeypatch.setattr(holds.secrets, "token_hex", lambda size: "ab" * size)
-    first = rehearse()
-    before = first.receipt_path.read_bytes()
-    with pytest.raises(RefusedError) as caught:
-        rehearse()
-    assert caught.value.refusal.code is Code.EXISTS
-    assert first.receipt_path.read_bytes() == before
-    assert receipts(tmp_path) == [first.receipt_path]
-
-
-def test_packages_that_are_missing_are_named_before_anything_starts(
-    rehearse, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(rehearsal, "find_spec", lambda name: None if name == "triton" else object())
-    with pytest.raises(RefusedError) as caught:
-        rehearse()
-    refusal = caught.value.refusal
-    assert (refusal.code, caught.value.exit) == (Code.MISSING_PACKAGE, Exit.REFUSED)
-    assert "no triton" in refusal.found
-    assert receipts(tmp_path) == []
-
-
-@pytest.mark.parametrize(("system", "next_word"), [("Linux", "pip"), ("Darwin", "pp4")])
-def test_what_still_works_is_said_where_there_is_no_triton(
-    rehearse, monkeypatch, system, next_word
-):
-    monkeypatch.setattr(rehearsal, "find_spec", lambda name: None)
-    monkeypatch.setattr(rehearsal.platform, "system", lambda: system)
-    with pytest.raises(RefusedError) as caught:
-        rehearse()
-    assert caught.value.refusal.next.split()[0] == next_word
-
-
-def test_a_hold_of_these_tests_is_the_products(tmp_path):
-    """Guards the module above: the helpers open what the command opens."""
-    with opened(tmp_path) as hold:
-        assert isinstance(hold, rehearsal.OpenHold)

@@ -118,3 +118,13 @@ def test_the_branch_depends_on_the_switch_and_on_one_sampled_row(modes, switch):
     chosen = Heads({SHAPE: original}, {SHAPE: sampled} if switch else None).select(SHAPE, modes)
     assert (chosen is sampled.block) is (switch and SAMPLED in modes)
     assert original.replays + sampled.replays == 1
+
+
+@pytest.mark.parametrize("switch", [True, False])
+def test_a_shape_without_an_original_graph_refuses_by_name(original, sampled, switch):
+    heads = Heads({OTHER: original}, {SHAPE: sampled} if switch else None)
+    with pytest.raises(RefusedError) as caught:
+        heads.select(SHAPE, (GREEDY, GREEDY))
+    refusal = caught.value.refusal
+    assert (refusal.code, refusal.where) == (Code.MISSING_GRAPH, "batch 2, n_out 4")
+    assert (original.replays, sampled.replays) == (0, 0)
