@@ -93,8 +93,8 @@ class Heads:
             nothing is sampled; else the block with the sampled outputs.
 
         Raises:
-            RefusedError: ``UNSUPPORTED_HEAD_MODE``; or ``MISSING_GRAPH`` or
-                ``MISSING_SAMPLED_GRAPH``: the shape was not captured, and there is no eager way out.
+            RefusedError: ``UNSUPPORTED_HEAD_MODE``; or, where the shape was not captured and there
+                is no eager way out, ``MISSING_GRAPH`` or ``MISSING_SAMPLED_GRAPH``.
         """
         if self._sampled is None or SAMPLED not in modes:
             original = self._original.get(shape)
