@@ -16,9 +16,8 @@ import torch
 
 from pp4.errors import BadInputError, Code, Refusal, RefusedError
 from pp4.kernels.faults import Fault
+from pp4.kernels.layout import ERROR_WORDS, SLOTS
 
-SLOTS = 2
-ERROR_WORDS = 8
 POISON = -0x5A5A5A5A5A5A5A5B
 """Fills a new workspace: negative, so it is neither a candidate nor an epoch."""
 START_BELOW = 1 << 20
@@ -152,11 +151,15 @@ class LinkState:
         return self._words.data_ptr()
 
     def words(self) -> Words:
-        """Read the words back; the device must be idle."""
-        named = [fault for fault in Fault if fault and self._words[fault - ERROR_WORDS].item()]
+        """Read the words back; the device must be idle.
+
+        Words that are set and name no fault are PROTOCOL: whoever wrote them is not our peer.
+        """
+        told = [index for index, word in enumerate(self._words[-ERROR_WORDS:].tolist()) if word]
+        named = [Fault(index) for index in told if 0 < index <= max(Fault)]
         return Words(
             own=Fault(int(self.own_error.item())),
-            peer=max(named, default=Fault.NONE),
+            peer=max(named, default=Fault.PROTOCOL if told else Fault.NONE),
             epochs=tuple(int(epoch) for epoch in self.epochs.tolist()),
         )
 
@@ -244,10 +247,9 @@ class SharedMemoryLink(LinkState):
         self._peer_path = peer
         self._own_path = own
         self._size = workspace_words(rows) * 8
-        self._own_map = _new_map(own, self._size)
-        self._peer_map: mmap.mmap | None = None
         self._peer_address = 0
-        super().__init__(torch.frombuffer(self._own_map, dtype=torch.int64), rows, start, bounds)
+        words = torch.frombuffer(_new_map(own, self._size), dtype=torch.int64)
+        super().__init__(words, rows, start, bounds)
 
     def connect(self) -> None:
         """Map the peer's workspace.
@@ -260,12 +262,12 @@ class SharedMemoryLink(LinkState):
                 size = os.fstat(file.fileno()).st_size
                 if size != self._size:
                     raise BadInputError.of("peer workspace", f"{self._size} bytes", str(size))
-                self._peer_map = mmap.mmap(file.fileno(), self._size)
+                mapped = mmap.mmap(file.fileno(), self._size)
         except OSError as error:
             raise RefusedError(
                 Refusal(Code.UNREADABLE, str(self._peer_path), "the peer's workspace", str(error))
             ) from error
-        self._peer_words = torch.frombuffer(self._peer_map, dtype=torch.int64)
+        self._peer_words = torch.frombuffer(mapped, dtype=torch.int64)
         self._peer_address = self._peer_words.data_ptr()
 
     @property
@@ -283,6 +285,8 @@ class SharedMemoryLink(LinkState):
         return self._words[:inbox], self._peer_words[:inbox]
 
     def close(self) -> None:
-        """Forget both maps and remove the own file."""
+        """Let go of both maps and remove the own file; a map ends with the last tensor over it."""
         self._peer_address = 0
+        self._words = self._words.new_empty(0)
+        self._peer_words = self._words
         self._own_path.unlink(missing_ok=True)

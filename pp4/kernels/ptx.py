@@ -21,10 +21,13 @@ _LOCAL_SPACES = ("shared", "shared::cta", "local", "param")
 _RELEASES = 3
 # Two waits, each of which polls its own word and the error word that the peer writes.
 _POLLS = 4
+# Each wait also looks at the own error word; solo, the epoch is opened by one wait.
+_OWN_POLLS = 2
 
 _APPROXIMATE = {"ex2", "lg2", "sin", "cos", "tanh", "rsqrt"}
 _FUSED = {"fma", "mad"}
 _FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"}
+_ROUNDED = {"add", "sub", "mul", "div"}
 _TENSOR_CORE = {"mma", "wgmma", "tcgen05"}
 
 
@@ -52,6 +55,11 @@ class _Line:
     def is_release(self) -> bool:
         stores = self.is_read_modify_write or self.parts[0] == "st"
         return stores and not {"release", "acq_rel"}.isdisjoint(self.parts)
+
+    @property
+    def is_load(self) -> bool:
+        """Whether it may read what another block or GPU wrote."""
+        return self.parts[0] == "ld" and not set(self.parts).intersection(_LOCAL_SPACES)
 
     @property
     def is_store(self) -> bool:
@@ -85,6 +93,19 @@ def _unordered(lines: list[_Line]) -> Iterator[str]:
             fenced, why = False, f"a store on line {line.number}"
 
 
+def _unguarded(lines: list[_Line]) -> Iterator[str]:
+    """Accesses behind a poll that no barrier has ordered after it: other warps did not poll."""
+    polled = 0
+    for line in lines:
+        if line.is_barrier:
+            polled = 0
+        elif line.parts[0] == "ld" and "acquire" in line.parts:
+            polled = line.number
+        elif polled and (line.is_store or line.is_load):
+            yield f"line {line.number}: {line.opcode}: no barrier since the poll on line {polled}"
+            polled = 0
+
+
 def _forbidden(line: _Line) -> str:
     """Why an instruction may not appear in the selection path; empty where it may."""
     parts = set(line.parts)
@@ -95,6 +116,8 @@ def _forbidden(line: _Line) -> str:
         return "a product fused with a sum"
     if "ftz" in parts:
         return "subnormals flushed to zero"
+    if name in _ROUNDED and not parts.isdisjoint({"f32", "f64"}) and "rn" not in parts:
+        return "a rounding that may be contracted away"
     if name in _TENSOR_CORE:
         return "a sum in an order that nobody promises"
     if line.is_read_modify_write and "sys" in parts:
@@ -125,6 +148,9 @@ def _missing(lines: list[_Line], paired: bool) -> Iterator[str]:
         yield f"retirement: {chain} acquire-release counts of GPU scope, at least {shards} needed"
     releases = _count(lines, "st", "release", "sys")
     polls = _count(lines, "ld", "acquire", "sys")
+    own = _count(lines, "ld", "acquire", "gpu")
+    if own < _OWN_POLLS // shards:
+        yield f"waits: {own} looks at the own error word, at least {_OWN_POLLS // shards} needed"
     if paired and releases < _RELEASES:
         yield f"signals: {releases} release stores of system scope, at least {_RELEASES} needed"
     if paired and polls < _POLLS:
@@ -142,7 +168,7 @@ def faults(ptx: str, *, paired: bool) -> tuple[str, ...]:
         Findings in the order of the text, the missing ones last; empty where all is well.
     """
     lines = list(_lines(ptx))
-    wrong = [*_unordered(lines)]
+    wrong = [*_unordered(lines), *_unguarded(lines)]
     for line in lines:
         if why := _forbidden(line):
             wrong.append(f"line {line.number}: {line.opcode}: {why}")

@@ -100,7 +100,8 @@ def _kernel(
             mine = meeting.later_shard(own, both, retired_ptr + row * 3 + 2, shard)
         if mine:
             link = (own_workspace, peer_workspace, epoch_ptr, own_error_ptr)
-            bounds = (budget, max_polls, epoch_limit)
+            deadline = exchange.deadline_after(budget, INTERPRETED)
+            limits = (deadline, max_polls, epoch_limit)
             outputs = (ids_ptr, q_ptr, token_ptr, error_ptr, stamp_ptr)
             at = row * n_out + index
             next_token = chain_ptr + row * (n_out + 1) + index + 1
@@ -110,13 +111,13 @@ def _kernel(
                 outcome.stamp(outputs, at, tl.load(epoch_ptr + row))
             else:
                 if SHARDS == 2:
-                    union, fault = meeting.joined(both, row, rows, link, bounds, INTERPRETED)
+                    union, fault = meeting.joined(both, row, rows, link, limits, INTERPRETED)
                     told = exchange.error_at(own_workspace, rows)
                 else:
                     peer_first = tl.where(rank == 0, split, 0)
                     peer_last = tl.where(rank == 0, vocab, split)
                     union, fault = meeting.exchanged(
-                        own, row, rows, link, bounds, peer_first, peer_last, INTERPRETED
+                        own, both, row, rows, link, limits, peer_first, peer_last, INTERPRETED
                     )
                     told = exchange.error_at(peer_workspace, rows)
                 position = tl.load(position_ptr + row) + index

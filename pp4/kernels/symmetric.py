@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -77,11 +78,21 @@ def _device_problem(device: torch.device, peer: torch.device) -> str:
     return ""
 
 
+def _problem_of(step: Callable[[], None]) -> str:
+    """Take a step; -> what went wrong, empty where nothing did."""
+    try:
+        step()
+    except (RuntimeError, OSError) as error:
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return ""
+
+
 class SymmetricMemoryLink(LinkState):
     """Two processes with a GPU each, whose workspaces each maps into its own address space.
 
-    Both ranks go through the same steps and agree after each, so that neither is left waiting for
-    one that has given up.  No kernel may launch before the constructor has returned on both.
+    Both ranks go through the same steps and agree after each, so that neither enters the collective
+    mapping without the other; a rank that dies inside it leaves the other to the group's own
+    timeout.  No kernel may launch before the constructor has returned on both.
 
     Args:
         rendezvous: where the ranks meet.
@@ -115,19 +126,23 @@ class SymmetricMemoryLink(LinkState):
         asked = f"{rows} rows from epoch {start}"
         theirs = rendezvous.agree(_device_problem(device, peer), asked)
         rendezvous.agree("" if theirs == asked else f"{asked}, but the peer {theirs}")
-        self._handle: Any = None
-        torch.cuda.set_device(device)
-        words = symmetric.empty(workspace_words(rows), dtype=torch.int64, device=device)
-        super().__init__(words, rows, start, bounds)
-        # the peer may write as soon as it has mapped us: what we fill must be filled before
-        torch.cuda.synchronize(device)
-        problem = ""
-        try:
-            self._handle = symmetric.rendezvous(words, group)
-        except RuntimeError as error:
-            problem = str(error).splitlines()[0]
+        self._handle: Any | None = None
+        problem = _problem_of(lambda: self._make_words(rows, start, bounds))
+        # both have their words, or nobody enters the collective step that follows
         rendezvous.agree(problem)
-        self._peer_address = int(self._handle.buffer_ptrs[1 - self.rank])
+        rendezvous.agree(_problem_of(lambda: self._map_peer(group)))
+
+    def _make_words(self, rows: int, start: int, bounds: Bounds) -> None:
+        torch.cuda.set_device(self._device)
+        words = symmetric.empty(workspace_words(rows), dtype=torch.int64, device=self._device)
+        LinkState.__init__(self, words, rows, start, bounds)
+        # the peer may write as soon as it has mapped us: what we fill must be filled before
+        torch.cuda.synchronize(self._device)
+
+    def _map_peer(self, group: ProcessGroup) -> None:
+        handle = symmetric.rendezvous(self._words, group)
+        self._peer_address = int(handle.buffer_ptrs[1 - self.rank])
+        self._handle = handle
 
     @property
     def peer_address(self) -> int:
@@ -137,7 +152,8 @@ class SymmetricMemoryLink(LinkState):
         return self._peer_address
 
     def close(self) -> None:
-        """Wait for this GPU, then unmap; the peer must have stopped launching before."""
+        """Wait for this GPU, then let go of both mappings; the peer must have stopped launching."""
         torch.cuda.synchronize(self._device)
         self._peer_address = 0
         self._handle = None
+        self._words = self._words.new_empty(0)

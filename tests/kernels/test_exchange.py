@@ -4,9 +4,13 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
+import triton
+import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pp4.kernels.device import exchange
 from pp4.kernels.faults import Fault
 from pp4.kernels.link import POISON, Bounds, SharedMemoryLink
 from tests.kernels.cases import differences, from_patterns, normal, plain
@@ -285,3 +289,51 @@ def test_bad_logits_travel_in_place_of_the_candidates(side):
     assert one.run().error.tolist() == [[Fault.BAD_LOGITS]]
     assert one.peer.inbox[0, START + 1 & 1].tolist() == [0x10000 << 32] * 32
     assert one.peer.flag[0, START + 1 & 1] == START + 1
+
+
+@pytest.mark.parametrize("word", [0, 6, 7])
+def test_error_words_that_name_no_fault_are_a_protocol_error(side, word):
+    """The poll stops at the summary; where no fault is named, stopping must not read as ready."""
+    case = case_of()
+    one = side(case)
+    # an honest-looking message lies in the slot, but its flag was never raised
+    one.own.inbox[0, START + 1 & 1] = message(case.logits[0, 0], SPLIT, VOCAB)
+    one.own.error[0] = 1
+    one.own.error[word] = 1
+    outputs = one.run()
+    assert outputs.error.tolist() == [[Fault.PROTOCOL]]
+    assert outputs.stamp.tolist() == [[0]]
+    assert (one.peer.ack == START).all()
+
+
+@pytest.mark.parametrize("word", [0, 6, 7])
+def test_the_host_takes_words_without_a_name_for_a_protocol_error(side, word):
+    one = side(case_of())
+    one.own.error[word] = 1
+    assert one.link.words().peer is Fault.PROTOCOL
+    assert not one.link.words().clean
+
+
+def test_an_exhausted_epoch_does_not_wait_for_a_dead_peer(side):
+    """No acknowledgement will come any more, and none is needed to see that the range is over."""
+    case = dataclasses.replace(case_of(), start=START)
+    one = side(case, bounds=Bounds(epoch_limit=START))
+    one.own.ack[0] = START - 5
+    assert one.run().error.tolist() == [[Fault.EPOCH_EXHAUSTED]]
+
+
+def test_a_row_spends_one_budget_however_often_it_waits():
+    """What the first wait used up is gone for the second."""
+    own_error, peer_error = (torch.zeros(8, dtype=torch.int64) for _ in range(2))
+    flag = torch.zeros(1, dtype=torch.int64)
+    left = torch.full((2,), -1, dtype=torch.int64)
+    _two_waits[(1,)](flag, own_error, peer_error, left, 50)
+    assert left.tolist() == [0, 0]
+
+
+@triton.jit
+def _two_waits(flag, own_error, peer_error, left, polls):
+    _, rest = exchange.wait(flag, 1, 1, own_error, peer_error, (0, polls), True)
+    tl.store(left, rest)
+    _, rest = exchange.wait(flag, 1, 1, own_error, peer_error, (0, rest), True)
+    tl.store(left + 1, rest)

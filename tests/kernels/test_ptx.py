@@ -6,8 +6,11 @@ from pp4.kernels.ptx import faults
 
 CHAIN = "bar.sync 0;\n@%p1 atom.global.gpu.acq_rel.add.u64 %rd1, [%rd2], 1;\n"
 SIGNAL = "bar.sync 0;\n@first st.release.sys.global.s64 [%rd1], %rd2;\n"
-POLL = "POLL:\nld.acquire.sys.global.s64 word, [%rd1];\n"
-GOOD = CHAIN + 3 * SIGNAL + 4 * POLL
+OWN = "ld.acquire.gpu.global.s64 word, [%rd1];\n"
+POLL = "ld.acquire.sys.global.s64 word, [%rd1];\n"
+GUARD = "bar.sync 0;\n"
+WAIT = "POLL:\n" + OWN + 2 * POLL + GUARD
+GOOD = CHAIN + 3 * SIGNAL + 2 * WAIT
 
 
 def of(text):
@@ -16,12 +19,12 @@ def of(text):
 
 def test_a_good_text():
     assert of("") == ()
-    assert faults(2 * CHAIN, paired=False) == ()
+    assert faults(2 * CHAIN + WAIT, paired=False) == ()
 
 
 def test_an_empty_text_is_not_good():
-    assert len(faults("", paired=True)) == 3
-    assert len(faults("", paired=False)) == 1
+    assert len(faults("", paired=True)) == 4
+    assert len(faults("", paired=False)) == 2
 
 
 STORE = SIGNAL.splitlines()[1]
@@ -105,10 +108,20 @@ ALLOWED = [
     "mad.lo.s64 %rd1, %rd2, %rd3, %rd4;",
     "mad.wide.u32 %rd1, %r2, %r3, %rd4;",
     "ld.volatile.global.b64 %rd1, [%rd2];",
-    "ld.acquire.gpu.global.s64 %rd1, [%rd2];",
+    "ld.acquire.gpu.global.s64 %rd1, [%rd2];\nbar.sync 0;\nst.global.b32 [%rd1], %r2;",
+    "ld.acquire.gpu.global.s64 %rd1, [%rd2];\nst.shared.u32 [verdict], %r1;",
     "cvt.rzi.s64.f64 %rd1, %fd1;",
     ".reg .f32 fma;",
 ]
+
+
+@pytest.mark.parametrize(
+    "access",
+    ["ld.global.b64 %rd1, [%rd2];", "ld.volatile.global.b64 a, [b];", "st.global.b32 [a], b;"],
+)
+def test_accesses_between_a_poll_and_its_barrier(access):
+    (line,) = of(POLL + access + "\n" + GUARD)
+    assert "no barrier since the poll" in line
 
 
 @pytest.mark.parametrize("instruction", ALLOWED)
@@ -119,10 +132,12 @@ def test_instructions_that_may(instruction):
 @pytest.mark.parametrize(
     ("text", "paired", "expected"),
     [
-        (3 * SIGNAL + 4 * POLL, True, "retirement: 0"),
-        (CHAIN + 2 * SIGNAL + 4 * POLL, True, "signals: 2"),
-        (CHAIN + 3 * SIGNAL + 3 * POLL, True, "waits: 3"),
-        (CHAIN, False, "retirement: 1"),
+        (3 * SIGNAL + 2 * WAIT, True, "retirement: 0"),
+        (CHAIN + 2 * SIGNAL + 2 * WAIT, True, "signals: 2"),
+        (CHAIN + 3 * SIGNAL + WAIT + OWN + POLL + GUARD, True, "waits: 3"),
+        (CHAIN + 3 * SIGNAL + WAIT + 2 * POLL + GUARD, True, "waits: 1 looks"),
+        (CHAIN + WAIT, False, "retirement: 1"),
+        (2 * CHAIN, False, "waits: 0 looks"),
     ],
 )
 def test_signals_that_are_missing(text, paired, expected):
@@ -137,3 +152,34 @@ def test_both_specialisations_of_the_product_are_good(compiled):
 
 def test_a_solo_text_is_no_pair(compiled):
     assert any("signals" in line for line in faults(compiled.solo, paired=True))
+
+
+def without(text, place, gone, reach):
+    """A text without the lines that hold ``gone`` within some lines after each ``place``."""
+    kept, near = [], 0
+    for line in text.splitlines():
+        near = reach if place in line else max(0, near - 1)
+        if not (near and gone in line):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def test_a_poll_without_the_barrier_behind_it_is_found(compiled):
+    bare = without(compiled.pair, "SHARE:", "bar.sync", 4)
+    assert bare.count("bar.sync") == compiled.pair.count("bar.sync") - 4
+    found = faults(bare, paired=True)
+    assert found
+    assert all("no barrier since the poll" in line for line in found)
+
+
+def test_a_wait_that_is_deaf_to_its_own_error_is_found(compiled):
+    for text, paired in ((compiled.pair, True), (compiled.solo, False)):
+        deaf = without(text, "POLL:", "ld.acquire.gpu", 4)
+        assert any("own error word" in line for line in faults(deaf, paired=paired))
+
+
+@pytest.mark.parametrize("operation", ["add", "mul", "sub"])
+def test_roundings_that_may_be_contracted_are_found(compiled, operation):
+    text = compiled.pair.replace(f"{operation}.rn.f32", f"{operation}.f32")
+    assert text != compiled.pair
+    assert any("contracted" in line for line in faults(text, paired=True))

@@ -33,7 +33,7 @@ _PROTOCOL: Final = (
                 """\
         exchange.release(peer_flag, epoch, INTERPRETED)
         if first_id > 0:
-            exchange.wait(ack, epoch, epoch, own_error, told, budget, max_polls, INTERPRETED)
+            exchange.wait(ack, epoch, epoch, own_error, told, (deadline, polls), INTERPRETED)
         tl.store(exchange.inbox_at(peer_workspace, row, epoch) + place, own)
 """,
             ),

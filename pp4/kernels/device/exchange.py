@@ -19,16 +19,19 @@ warps leave it with the same verdict.
 import triton
 import triton.language as tl
 
-SLOTS = tl.constexpr(2)
-ERROR_WORDS = tl.constexpr(8)
+from pp4.kernels import layout
+from pp4.kernels.faults import Fault
+
+SLOTS = tl.constexpr(layout.SLOTS)
 
 _READY = tl.constexpr(0)
 _EXPIRED = tl.constexpr(1)
 _AHEAD = tl.constexpr(2)
 _STICKY = tl.constexpr(3)
 
-_PEER_TIMEOUT = tl.constexpr(3)
-_PROTOCOL = tl.constexpr(4)
+_PEER_TIMEOUT = tl.constexpr(int(Fault.PEER_TIMEOUT))
+_PROTOCOL = tl.constexpr(int(Fault.PROTOCOL))
+_GRAVEST = tl.constexpr(int(max(Fault)))
 
 
 @triton.jit
@@ -91,20 +94,32 @@ def release(pointer, value, INTERPRETED: tl.constexpr):
 
 
 @triton.jit
-def _poll(pointer, low, high, own_error, peer_error, budget, max_polls):
+def deadline_after(budget, INTERPRETED: tl.constexpr):
+    """The GPU's own time, in nanoseconds, at which a budget from now is spent; 0 interpreted.
+
+    It differs from thread to thread and is used by thread 0 alone.
+    """
+    if INTERPRETED:
+        return budget * 0
+    else:
+        return budget + tl.inline_asm_elementwise(
+            "mov.u64 $0, %globaltimer;", "=l", [], dtype=tl.int64, is_pure=False, pack=1
+        )
+
+
+@triton.jit
+def _poll(pointer, low, high, own_error, peer_error, deadline, max_polls):
     """The bounded wait on a GPU: thread 0 polls, the block gets its verdict."""
     return tl.inline_asm_elementwise(
         """
         {
         .reg .pred stop;
         .reg .u32 thread, verdict;
-        .reg .s64 word, now, deadline, polls;
+        .reg .s64 word, now, polls;
         .shared .align 4 .u32 shared_verdict;
         mov.u32 thread, %tid.x;
         setp.ne.u32 stop, thread, 0;
         @stop bra SHARE;
-        mov.u64 deadline, %globaltimer;
-        add.s64 deadline, deadline, $6;
         mov.s64 polls, 0;
         POLL:
         mov.u32 verdict, 3;
@@ -126,7 +141,7 @@ def _poll(pointer, low, high, own_error, peer_error, budget, max_polls):
         setp.ge.s64 stop, polls, $7;
         @stop bra TELL;
         mov.u64 now, %globaltimer;
-        setp.lt.s64 stop, now, deadline;
+        setp.lt.s64 stop, now, $6;
         @stop bra POLL;
         TELL:
         st.shared.u32 [shared_verdict], verdict;
@@ -143,7 +158,7 @@ def _poll(pointer, low, high, own_error, peer_error, budget, max_polls):
             high,
             own_error.to(tl.int64),
             peer_error.to(tl.int64),
-            budget,
+            deadline,
             max_polls,
         ],
         dtype=tl.int32,
@@ -154,7 +169,7 @@ def _poll(pointer, low, high, own_error, peer_error, budget, max_polls):
 
 @triton.jit
 def _poll_interpreted(pointer, low, high, own_error, peer_error, max_polls):
-    """The same wait by plain loads, bounded by their count."""
+    """The same wait by plain loads, bounded by their count; -> (verdict, polls that are left)."""
     verdict = _EXPIRED
     polls = 0
     while (verdict == _EXPIRED) & (polls < max_polls):
@@ -168,28 +183,37 @@ def _poll_interpreted(pointer, low, high, own_error, peer_error, max_polls):
         elif word >= low:
             verdict = _READY
         polls += 1
-    return verdict
+    return verdict, max_polls - polls
 
 
 @triton.jit
 def sticky(own_error, peer_error):
-    """The gravest fault that either word names."""
+    """The gravest fault that either word names; PROTOCOL where words are set and name none.
+
+    Only for words of which one is set: the answer is never "no fault".
+    """
     fault = tl.arange(0, 8)
-    named = tl.load(peer_error + fault, volatile=True)
-    theirs = tl.max(tl.where((named != 0) & (fault > 0), fault, 0), 0)
-    return tl.maximum(theirs, tl.load(own_error, volatile=True).to(tl.int32))
+    named = (tl.load(peer_error + fault, volatile=True) != 0) & (fault > 0) & (fault <= _GRAVEST)
+    theirs = tl.max(tl.where(named, fault, 0), 0)
+    own = tl.load(own_error, volatile=True).to(tl.int32)
+    gravest = tl.maximum(theirs, own)
+    return tl.where((gravest > 0) & (gravest <= _GRAVEST), gravest, _PROTOCOL)
 
 
 @triton.jit
-def wait(pointer, low, high, own_error, peer_error, budget, max_polls, INTERPRETED: tl.constexpr):
-    """Wait until a word lies in low..high; -> 0, or the fault that ended the wait.
+def wait(pointer, low, high, own_error, peer_error, bounds, INTERPRETED: tl.constexpr):
+    """Wait until a word lies in low..high; -> (0 or the fault that ended it, polls left).
 
     Sticky words end it before the word is looked at; a word above ``high`` is PROTOCOL.
+
+    bounds: (deadline, polls at most); what is left of them bounds the next wait of the row, so
+    that a row never spends more than one budget.
     """
+    deadline, polls = bounds
     if INTERPRETED:
-        verdict = _poll_interpreted(pointer, low, high, own_error, peer_error, max_polls)
+        verdict, polls = _poll_interpreted(pointer, low, high, own_error, peer_error, polls)
     else:
-        verdict = _poll(pointer, low, high, own_error, peer_error, budget, max_polls)
+        verdict = _poll(pointer, low, high, own_error, peer_error, deadline, polls)
     fault = 0
     if verdict == _EXPIRED:
         fault = _PEER_TIMEOUT
@@ -197,7 +221,7 @@ def wait(pointer, low, high, own_error, peer_error, budget, max_polls, INTERPRET
         fault = _PROTOCOL
     elif verdict == _STICKY:
         fault = sticky(own_error, peer_error)
-    return fault
+    return fault, polls
 
 
 @triton.jit

@@ -27,42 +27,64 @@ def _possible(found, below, place, first_id, last_id):
 
 
 @triton.jit
-def _open_epoch(word, low, epoch, link, told, bounds, INTERPRETED: tl.constexpr):
-    """Look at the sticky words, wait for ``word`` in low..epoch - 1, check the range; -> fault."""
+def _open_epoch(word, low, epoch, link, told, limits, INTERPRETED: tl.constexpr):
+    """Look at the sticky words, at the range, and wait for ``word`` in low..epoch - 1.
+
+    Beyond the range nothing is waited for: every word below ``epoch`` will do.
+    limits: (deadline, polls at most, highest epoch).  -> (fault, polls left).
+    """
     _, _, _, own_error = link
-    budget, max_polls, epoch_limit = bounds
-    fault = exchange.wait(word, low, epoch - 1, own_error, told, budget, max_polls, INTERPRETED)
-    if (fault == 0) & (epoch > epoch_limit):
+    deadline, polls, epoch_limit = limits
+    exhausted = epoch > epoch_limit
+    low = tl.where(exhausted, -epoch, low)
+    bounds = (deadline, polls)
+    fault, polls = exchange.wait(word, low, epoch - 1, own_error, told, bounds, INTERPRETED)
+    if (fault == 0) & exhausted:
         fault = _EPOCH_EXHAUSTED
-    return fault
+    return fault, polls
 
 
 @triton.jit
-def exchanged(own, row, rows, link, bounds, first_id, last_id, INTERPRETED: tl.constexpr):
+def _received(inbox, copy):
+    """Take a message into memory of this block; -> (rising, the word after each in its list).
+
+    Every warp loads for itself.  From the inbox, which the peer can write at any time, two warps
+    could read different words and part ways before a barrier; the copy is the same for all.
+    """
+    place = tl.arange(0, 32)
+    tl.store(copy + place, tl.load(inbox + place, volatile=True))
+    tl.debug_barrier()
+    rising = tl.load(copy + 31 - place)
+    return rising, tl.load(copy + tl.minimum(32 - place, 31))
+
+
+@triton.jit
+def exchanged(own, copy, row, rows, link, limits, first_id, last_id, INTERPRETED: tl.constexpr):
     """Swap 32 words with the peer; -> (union of both, fault).  The epoch of the row moves on.
 
+    copy: 32 words of scratch for the peer's message.
     link: (own workspace, peer workspace, epochs, own error word).
-    bounds: (budget in ns, polls at most, highest epoch).
+    limits: (deadline, polls at most, highest epoch).
     """
     own_workspace, peer_workspace, epochs, own_error = link
-    budget, max_polls, _ = bounds
+    deadline, _, _ = limits
     told = exchange.error_at(own_workspace, rows)
     epoch = tl.load(epochs + row) + 1
     union = own
     # the slot was used two epochs ago: it is free once that message is acknowledged
     ack = exchange.ack_at(own_workspace, rows, row)
-    fault = _open_epoch(ack, epoch - 2, epoch, link, told, bounds, INTERPRETED)
+    fault, polls = _open_epoch(ack, epoch - 2, epoch, link, told, limits, INTERPRETED)
     if fault == 0:
         place = tl.arange(0, 32)
         tl.store(exchange.inbox_at(peer_workspace, row, epoch) + place, own)
         peer_flag = exchange.flag_at(peer_workspace, rows, row, epoch)
         exchange.release(peer_flag, epoch, INTERPRETED)
         flag = exchange.flag_at(own_workspace, rows, row, epoch)
-        fault = exchange.wait(flag, epoch, epoch, own_error, told, budget, max_polls, INTERPRETED)
+        bounds = (deadline, polls)
+        fault, _ = exchange.wait(flag, epoch, epoch, own_error, told, bounds, INTERPRETED)
         if fault == 0:
             inbox = exchange.inbox_at(own_workspace, row, epoch)
-            rising = tl.load(inbox + 31 - place, volatile=True)
-            below = tl.load(inbox + tl.minimum(32 - place, 31), volatile=True)
+            rising, below = _received(inbox, copy)
             if _possible(rising, below, 31 - place, first_id, last_id):
                 union = bitonic.union32(own, rising)
                 tl.store(epochs + row, epoch)
@@ -81,7 +103,7 @@ def later_shard(own, both, counter, shard):
 
 
 @triton.jit
-def joined(both, row, rows, link, bounds, INTERPRETED: tl.constexpr):
+def joined(both, row, rows, link, limits, INTERPRETED: tl.constexpr):
     """The stand-in for the exchange where one launch holds both shards; -> (union, fault).
 
     The row's own epoch stands in for the acknowledgement, so it never waits.
@@ -89,7 +111,7 @@ def joined(both, row, rows, link, bounds, INTERPRETED: tl.constexpr):
     own_workspace, _, epochs, _ = link
     epoch = tl.load(epochs + row) + 1
     told = exchange.error_at(own_workspace, rows)
-    fault = _open_epoch(epochs + row, epoch - 1, epoch, link, told, bounds, INTERPRETED)
+    fault, _ = _open_epoch(epochs + row, epoch - 1, epoch, link, told, limits, INTERPRETED)
     place = tl.arange(0, 32)
     union = bitonic.union32(tl.load(both + place), tl.load(both + 63 - place))
     if fault == 0:
