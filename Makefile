@@ -11,16 +11,17 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 # pip builds this package in an isolated environment; its tools are pinned like everything else.
-export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
-export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
+# The name is relative: pip splits these at blanks, and the path of a checkout may hold some.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
 
 .PHONY: rehearse test lint test-triton36 wheel clean
 
 rehearse: $(STAMP)
 	rm -rf $(REHEARSAL)
 	mkdir -p $(dir $(REHEARSAL))
-	$(BIN)/pp4 pair-qualify --dry-run --out $(REHEARSAL)
-	$(BIN)/pp4 verify-receipt --kind rehearsal $(REHEARSAL)/*.json
+	$(BIN)/python -m pp4 pair-qualify --dry-run --out $(REHEARSAL)
+	$(BIN)/python -m pp4 verify-receipt --kind rehearsal $(REHEARSAL)/*.json
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS)
@@ -32,9 +33,9 @@ lint: $(STAMP)
 
 # The kernels promise Triton 3.6 as well; it is laid in front of the pinned one, not over it.
 test-triton36: $(STAMP) $(TRITON36)/.installed
-	PYTHONPATH=$(CURDIR)/$(TRITON36) $(BIN)/python -c \
+	PYTHONPATH="$(CURDIR)/$(TRITON36)" $(BIN)/python -c \
 	    "import triton; v = triton.__version__; raise SystemExit(not v.startswith('3.6.') and v)"
-	PYTHONPATH=$(CURDIR)/$(TRITON36) $(BIN)/python -m pytest -n $(WORKERS) tests/kernels
+	PYTHONPATH="$(CURDIR)/$(TRITON36)" $(BIN)/python -m pytest -n $(WORKERS) tests/kernels
 
 wheel: $(STAMP)
 	rm -rf dist
@@ -44,7 +45,8 @@ clean:
 	rm -rf $(VENV) $(VENV)-light $(TRITON36) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pp4 needs Python 3.11 or newer: make PYTHON=python3.12")'
+	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[gpu,dev]'
 	touch $@
 

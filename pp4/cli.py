@@ -33,12 +33,19 @@ app = typer.Typer(
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
-    """What every command gets: the settings and the console of this call."""
+    """What every command gets.
+
+    Attributes:
+        settings: of this call.
+        console: of this call.
+        running: whether something that the command started may still run.
+    """
 
     settings: Settings
     console: Console
+    running: bool = False
 
 
 def _say_version(context: typer.Context, wanted: bool) -> None:
@@ -63,7 +70,7 @@ def pair_qualify(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Rehearse every gate on the CPU of this machine.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Directory for the receipt and the journal.")] = Path(
+    out: Annotated[Path, typer.Option(help="Directory for the receipt, which holds the journal.")] = Path(
         "pp4-rehearsal"
     ),
     as_json: AsJson = False,
@@ -82,8 +89,11 @@ def pair_qualify(
         )
     from pp4.qualify.rehearsal import rehearse
 
+    call = _call(context)
     with console.progress() as progress:
+        call.running = True
         outcome = rehearse(out, progress)
+        call.running = False
     console.outcome(outcome)
     return int(outcome.exit)
 
@@ -185,6 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str], console: Console) -> int:
     debug = False
+    call = None
     try:
         settings = load_settings()
         debug, console.color = settings.debug, settings.color
@@ -195,7 +206,8 @@ def _run(arguments: list[str], console: Console) -> int:
         broken = console.reader_left()
         return stop.code if isinstance(stop.code, int) and not broken else int(Exit.DONE)
     except (Exception, Stopped) as error:
-        refusal, code = answer(error, " ".join(["pp4", *arguments[:1]]))
+        where = " ".join(["pp4", *arguments[:1]])
+        refusal, code = answer(error, where, running=call is not None and call.running)
         with suppress(RefusedError):
             console.refusal(refusal)
         if debug and refusal.code is Code.INTERNAL:

@@ -18,6 +18,7 @@ NS_PER_S = 1_000_000_000
 
 # macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC is the one that counts sleep.
 _BOOT_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_SHOWN = 40
 _SPAN = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhdw]?)", re.ASCII)
 _UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -186,12 +187,13 @@ def parse_span(text: str, where: str) -> timedelta:
     """
     match = _SPAN.fullmatch(text)
     if match is None:
-        raise UsageError(
-            Refusal(
-                code=Code.USAGE,
-                where=where,
-                expected="a whole number with a unit out of s, m, h, d, w (90d)",
-                found=repr(text),
-            )
-        )
-    return timedelta(seconds=int(match["count"]) * _UNIT_S[match["unit"]])
+        raise _bad_span(text, where, "a whole number with a unit out of s, m, h, d, w (90d)")
+    try:
+        return timedelta(seconds=int(match["count"]) * _UNIT_S[match["unit"]])
+    except OverflowError:
+        raise _bad_span(text, where, f"at most {timedelta.max.days}d") from None
+
+
+def _bad_span(text: str, where: str, expected: str) -> UsageError:
+    found = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+    return UsageError(Refusal(code=Code.USAGE, where=where, expected=expected, found=found))

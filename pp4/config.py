@@ -18,6 +18,8 @@ from pp4.errors import Code, Refusal, RefusedError
 #: The two switches of the sampled path; pp4 passes neither on to a process that it starts.
 SWITCHES = ("DSPARK_SAMPLED_TOP32", "VLLM_DSPARK_SAMPLED_TOP32")
 
+_SET_TMPDIR = "export TMPDIR=/absolute/path"
+_SET_STATE_DIR = "export PP4_STATE_DIR=/absolute/path"
 _TRUTH = {"": False, "0": False, "1": True}
 
 
@@ -30,14 +32,33 @@ class Settings:
         color: whether a terminal may be coloured; ``NO_COLOR`` and ``TERM=dumb`` turn it off.
         state_dir: ``PP4_STATE_DIR``: journals and records of this user.
         host_dir: ``PP4_HOST_DIR``: fences and GPU locks, the same for every user of a host.
-        temp_dir: where short-lived files go.
+        temp_setting: ``TMPDIR`` as it is set, looked at by :attr:`temp_dir` alone.
     """
 
     debug: bool
     color: bool
     state_dir: Path
     host_dir: Path
-    temp_dir: Path
+    temp_setting: str = ""
+
+    @property
+    def temp_dir(self) -> Path:
+        """Where short-lived files go.
+
+        Looked for when it is asked for: checking a receipt needs no directory that takes files.
+
+        Raises:
+            RefusedError: ``BAD_SETTING``, no directory takes files, or not the one that is set.
+        """
+        text = self.temp_setting
+        try:
+            # tempfile would pass over a directory that does not serve, and take another one.
+            if text and not (Path(text).is_dir() and os.access(text, os.W_OK | os.X_OK)):
+                raise _bad("TMPDIR", "a directory that takes files", text)
+            return Path(tempfile.gettempdir())
+        except OSError as error:
+            found = error.strerror or str(error)
+            raise _bad("TMPDIR", "a directory that takes files", found, _SET_TMPDIR) from error
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
@@ -55,7 +76,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         color=not env.get("NO_COLOR") and env.get("TERM") != "dumb",
         state_dir=_directory(env, "PP4_STATE_DIR") or _default_state_dir(env),
         host_dir=_directory(env, "PP4_HOST_DIR") or Path("/var/lib/pp4"),
-        temp_dir=Path(tempfile.gettempdir()),
+        temp_setting=env.get("TMPDIR", ""),
     )
 
 
@@ -91,7 +112,12 @@ def _directory(env: Mapping[str, str], name: str) -> Path | None:
     # instead of one, and locks that exclude nobody.
     if not path.is_absolute():
         raise _bad(name, "an absolute path", text)
-    if path.exists() and not path.is_dir():
+    try:
+        other = path.exists() and not path.is_dir()
+    except OSError as error:
+        # A name that is too long, a parent that may not be entered.
+        raise _bad(name, "a directory", f"{text}: {error.strerror or error}") from error
+    if other:
         raise _bad(name, "a directory", f"{text}, which is something else")
     return path
 
@@ -103,7 +129,8 @@ def _default_state_dir(env: Mapping[str, str]) -> Path:
         return Path(base) / "pp4"
     home = env.get("HOME") or _account_home()
     if not home.startswith("/"):
-        raise _bad("HOME", "an absolute path (or PP4_STATE_DIR)", home)
+        again = "" if home else _SET_STATE_DIR
+        raise _bad("HOME", "an absolute path (or PP4_STATE_DIR)", home, again)
     return Path(home) / ".local" / "state" / "pp4"
 
 
@@ -115,13 +142,13 @@ def _account_home() -> str:
         return ""
 
 
-def _bad(name: str, expected: str, found: str) -> RefusedError:
+def _bad(name: str, expected: str, found: str, again: str = "") -> RefusedError:
     return RefusedError(
         Refusal(
             code=Code.BAD_SETTING,
             where=f"environment variable {name}",
             expected=expected,
             found=repr(found) if found else "nothing",
-            next=f"unset {name}",
+            next=again or f"unset {name}",
         )
     )

@@ -53,12 +53,13 @@ def signals() -> Iterator[None]:
             signal.signal(number, old)
 
 
-def answer(error: BaseException, where: str) -> tuple[Refusal, Exit]:
+def answer(error: BaseException, where: str, *, running: bool = False) -> tuple[Refusal, Exit]:
     """Return what to say about an error, and the exit code.
 
     Args:
         error: anything that ended a call.
         where: the command.
+        running: whether something that the command started may still run.
     """
     if isinstance(error, Pp4Error):
         return error.refusal, error.exit
@@ -85,7 +86,9 @@ def answer(error: BaseException, where: str) -> tuple[Refusal, Exit]:
             found=error.strerror or type(error).__name__,
         )
         return refusal, Exit.REFUSED
-    return _internal(error), Exit.REFUSED
+    # Nobody foresaw it, so nobody says what it left: nothing only where nothing was started.
+    left, code = ("not known", Exit.UNCLEAN) if running else ("nothing", Exit.WRONG)
+    return _internal(error, left), code
 
 
 def _stopped(error: Stopped, where: str) -> tuple[Refusal, Exit]:
@@ -114,7 +117,7 @@ def _missing(module: str, where: str) -> Refusal:
     )
 
 
-def _internal(error: BaseException) -> Refusal:
+def _internal(error: BaseException, left: str) -> Refusal:
     place, trace = "pp4", error.__traceback__
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__", ""))
@@ -126,5 +129,5 @@ def _internal(error: BaseException) -> Refusal:
         where=place,
         expected="no error that pp4 does not know",
         found=" ".join(f"{type(error).__name__}: {error}".split()),
-        left="not known",
+        left=left,
     )

@@ -54,6 +54,7 @@ def _checks(probes: Probes, settings: Settings) -> Iterator[Check]:
     yield check_platform(probes)
     yield check_package(probes, "torch", (2, 11))
     yield check_package(probes, "triton", (3, 6))
+    yield check_package(probes, "numpy")
     yield from check_gpus(probes)
     yield check_program(probes, "ssh", "looking at a receiving host by hand", "an OpenSSH client")
     yield check_program(probes, "ssh-keygen", "signatures of receipts", "an OpenSSH client")

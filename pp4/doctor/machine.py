@@ -46,13 +46,13 @@ def check_platform(probes: Probes) -> Check:
     )
 
 
-def check_package(probes: Probes, name: str, oldest: tuple[int, int]) -> Check:
+def check_package(probes: Probes, name: str, oldest: tuple[int, ...] = ()) -> Check:
     """Look for a package of the ``gpu`` extra.
 
     Args:
         probes: the machine.
         name: the distribution.
-        oldest: the first version that works.
+        oldest: the first version that works; any does where it is empty.
     """
     version = probes.package(name)
     status, todo = Status.OK, ""

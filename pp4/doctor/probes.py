@@ -14,6 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
+from pp4.config import child_environment
+
 #: No question of the doctor is worth more than this; a wedged driver makes nvidia-smi hang.
 ASK_TIMEOUT_S = 10.0
 _READ_LIMIT = 1 << 20
@@ -118,6 +120,7 @@ class SystemProbes:
                 text=True,
                 errors="replace",
                 timeout=ASK_TIMEOUT_S,
+                env=child_environment({}),
                 check=False,
             )
         except subprocess.TimeoutExpired:

@@ -68,7 +68,7 @@ PAGES: Final[dict[Code, Page]] = pages(
     (
         Code.INTERNAL,
         "pp4 itself failed in a way that nobody foresaw. No result may be drawn from it.",
-        "Unknown; the message names what had been started, if anything.",
+        "Nothing (exit 1) where the command had started nothing; otherwise not known (exit 6).",
         "Set PP4_DEBUG=1, run again and report the traceback.",
     ),
     (

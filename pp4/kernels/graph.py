@@ -17,13 +17,15 @@ class RecordedGraph:
     Args:
         block: the block whose buffers are bound.
         priming: refuses a capture of what is not primed.
+        control: the mutant that the block launches, None for the product's kernel.
 
     Raises:
         RefusedError: ``UNPRIMED``.
     """
 
-    def __init__(self, block: SampledBlock, priming: Priming) -> None:
-        priming.require(specialisation(block.head.geometry, block.link.shards))
+    def __init__(self, block: SampledBlock, priming: Priming, control: str | None = None) -> None:
+        self.key = specialisation(block.head.geometry, block.link.shards, control)
+        priming.require(self.key)
         self.block = block
         self.launches: list[dict[str, Any]] = [
             block.arguments(index) for index in range(block.n_out)

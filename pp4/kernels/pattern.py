@@ -1,7 +1,8 @@
-"""The data-pattern check of a link: every bit of an inbox, written by the peer, read by the owner.
+"""The data-pattern check of a link: 256 bytes of an inbox, written by the peer, read by the owner.
 
 Reading one's own writes back proves nothing about the peer, so writer and reader are different
-processes.  The flag words of slot 0 carry the turn.
+processes.  Only words 0 to 31 of the inbox are tried, every bit of them; its words 32 and 33 carry
+the turn.  The rest of the inbox, flags, acknowledgements and error words are not touched.
 """
 
 from __future__ import annotations

@@ -12,11 +12,12 @@ from pp4.kernels.geometry import Geometry
 KERNEL = "sampled_fused"
 
 
-def specialisation(geometry: Geometry, shards: int) -> str:
-    """Name everything that makes a binary of its own, and nothing else."""
+def specialisation(geometry: Geometry, shards: int, control: str | None = None) -> str:
+    """Name everything that makes a binary of its own, and nothing else; a control by its name."""
     constants = geometry.constants(shards=shards, interpreted=False)
     words = [f"{name}={int(value)}" for name, value in sorted(constants.items())]
-    return f"{KERNEL}[{', '.join(words)}, warps={geometry.warps}]"
+    kernel = KERNEL if control is None else f"{KERNEL}+{control}"
+    return f"{kernel}[{', '.join(words)}, warps={geometry.warps}]"
 
 
 class Priming:
@@ -42,6 +43,13 @@ class Priming:
                 )
             )
         self._loaded.add(key)
+
+    def plant(self, geometry: Geometry, shards: int, control: str) -> None:
+        """Record that a control was loaded: under a name of its own, and at any time.
+
+        It is no part of what a pair primes, and its name never stands for the product's.
+        """
+        self._loaded.add(specialisation(geometry, shards, control))
 
     def seal(self) -> None:
         """Both ranks have passed the barrier: launches are allowed, compilations are not."""

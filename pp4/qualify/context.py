@@ -56,7 +56,8 @@ class Context:
         chosen = session or self.session
         chosen.start()
         patient = self.settings.patient
-        chosen.link(self.settings.shape, self.settings.rows, waits or (patient, patient))
+        chosen.prime(self.settings.shape, recorded=True)
+        chosen.link(self.settings.rows, waits or (patient, patient))
         return chosen
 
     def hasty(self, session: Session | None = None) -> Session:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pp4.errors import Code
 from pp4.wire.facts import (
+    FAULTS,
     Block,
     Case,
     Exchange,
     Expectation,
     Identity,
     Library,
+    Pattern,
     Primed,
     Selected,
     word_of,
 )
 
 GREEDY = 2
+_STICKY_SHARE = 2
+"""A relaunch after a wait ran out may take at most this part of what the wait took."""
 
 
 def devices(identities: Sequence[Identity], expected: Sequence[str]) -> Code | None:
@@ -29,6 +33,19 @@ def devices(identities: Sequence[Identity], expected: Sequence[str]) -> Code | N
     if len({identity.mapped for identity in identities}) != 1:
         return Code.LIBRARY_CHANGED
     return None
+
+
+def mapped(ranks: Sequence[str], owner: str) -> Code | None:
+    """Both ranks map what their owner hashed; none may have nothing mapped."""
+    same = len(ranks) == 2 and owner and all(rank == owner for rank in ranks)
+    return None if same else Code.LIBRARY_CHANGED
+
+
+def pattern(ranks: Sequence[Pattern], epochs: int) -> Code | None:
+    """Writer and reader both went through all epochs, and every message arrived as written."""
+    both = [one.rank for one in ranks] == [0, 1] and epochs > 0
+    whole = all(one.epochs == epochs and not one.mismatches for one in ranks)
+    return None if both and whole else Code.PATTERN_MISMATCH
 
 
 def libraries(found: Sequence[Library], expected: Sequence[Library]) -> Code | None:
@@ -44,6 +61,31 @@ def primed(ones: Sequence[Primed], first_launch_ns: int, meanwhile: str) -> Code
     if late or meanwhile != Code.UNPRIMED:
         return Code.LAUNCHED_BEFORE_PRIMED
     return None
+
+
+def unprimed(refusals: Sequence[Mapping[str, str] | None]) -> Code | None:
+    """Both ranks refused for want of a primed kernel: the same code has other places as well."""
+    places = [None if one is None else (one["code"], one["where"]) for one in refusals]
+    wanted = (Code.UNPRIMED.value, "kernel sampled_fused")
+    return Code.UNPRIMED if places == [wanted, wanted] else None
+
+
+def one_specialisation(
+    ones: Sequence[Primed], primed: Sequence[Primed], cached: tuple[int, int]
+) -> Code | None:
+    """What was compiled again is what was primed, and came out of the cache.
+
+    Args:
+        ones: what both ranks primed again after the launches.
+        primed: what both ranks primed.
+        cached: binaries in the cache before and after.
+    """
+    wanted = {(one.ptx_sha256, one.cubin_sha256) for one in primed}
+    found = {(one.ptx_sha256, one.cubin_sha256) for one in ones}
+    if len(ones) != 2 or len(wanted) != 1 or found != wanted:
+        return Code.KERNELS_DIFFER
+    before, after = cached
+    return None if before and before == after else Code.COMPILED_AFTER_PRIMING
 
 
 def release(exchange: Exchange) -> Code | None:
@@ -97,6 +139,33 @@ def mixed(exchange: Exchange, expected: Expectation, greedy: Selected, case: Cas
     return None if block.digest == expected.digest else Code.OUTPUT_MISMATCH
 
 
+def selected(
+    ranks: Sequence[Selected], released: bool, why: str, expected: Expectation
+) -> Code | None:
+    """The sampled side of the branch: released, whole on both ranks, and the reference's bits."""
+    if not released:
+        return Code(why) if why in set(Code) else Code.INCOMPLETE
+    blocks = [one.block for one in ranks if one.block is not None]
+    if [block.rank for block in blocks] != [0, 1] or not all(block.clean for block in blocks):
+        return Code.RELEASED_ON_ONE_WORD
+    if not all(_stamped(block) for block in blocks):
+        return Code.INCOMPLETE
+    if blocks[0].digest != blocks[1].digest:
+        return Code.RANKS_DIFFER
+    same = blocks[0].digest == expected.digest
+    same = same and all(one.tokens == expected.tokens for one in ranks)
+    return None if same else Code.OUTPUT_MISMATCH
+
+
+def _stamped(block: Block) -> bool:
+    """Whether the stamps of every row lead up to the epoch that its device has counted."""
+    rows = zip(block.stamps, block.epochs, strict=False)
+    counted = all(
+        list(row) == list(range(last - len(row) + 1, last + 1)) for row, last in rows if row
+    )
+    return counted and all(block.stamps) and len(block.stamps) <= len(block.epochs)
+
+
 def neighbours(before: Block, after: Block, changed: int) -> Code | None:
     """Only the row whose mode changed may change."""
     same = all(
@@ -107,16 +176,27 @@ def neighbours(before: Block, after: Block, changed: int) -> Code | None:
     return None if same else Code.NEIGHBOUR_CHANGED
 
 
-def failed_closed(exchange: Exchange, fault: Code, died: tuple[int, ...] = ()) -> Code | None:
-    """A block with a fault: kept for that fault, and the words of every rank that lives say so.
+def bounded(blocks: Sequence[Block], limit_ns: int) -> Code | None:
+    """Nobody was held longer than a block with a fault may take."""
+    return Code.STEP_TIMEOUT if any(one.elapsed_ns > limit_ns for one in blocks) else None
+
+
+def failed_closed(
+    exchange: Exchange, fault: Code, limit_ns: int, died: tuple[int, ...] = ()
+) -> Code | None:
+    """A block with a fault: kept for that fault, in time, and every rank that lives says so.
 
     Args:
         exchange: what happened.
         fault: what the words have to name.
+        limit_ns: how long a rank may have been in the block.
         died: ranks that had to end.
     """
     if exchange.released:
         return Code.RELEASED_AFTER_ERROR
+    late = bounded(exchange.blocks, limit_ns)
+    if late:
+        return late
     words = [word_of(block) for block in exchange.blocks]
     if exchange.why != fault or any(word is not fault for word in words):
         return Code.WRONG_ERROR_WORD
@@ -124,3 +204,65 @@ def failed_closed(exchange: Exchange, fault: Code, died: tuple[int, ...] = ()) -
     spoke = sorted(block.rank for block in exchange.blocks)
     wanted = sorted(rank for rank in exchange.order if rank not in died)
     return None if exchange.died == died and spoke == wanted else Code.RANK_DIED
+
+
+def inside(exchange: Exchange, fault: Code) -> Code | None:
+    """On both ranks the first position is clean, and every later one carries the fault's word."""
+    rows = [block.errors[0] for block in exchange.blocks if block.errors]
+    word = FAULTS.index(fault)
+    right = [clean == 0 and rest and set(rest) == {word} for clean, *rest in rows]
+    return None if len(right) == 2 and all(right) else Code.WRONG_ERROR_WORD
+
+
+def stuck(
+    blocks: Sequence[Block], ranks: Sequence[int], fault: Code, first: Exchange, limit_ns: int
+) -> Code | None:
+    """Ranks that are launched again keep the error, and wait for nobody.
+
+    Args:
+        blocks: what each of them reported.
+        ranks: which had to report.
+        fault: what their words have to name still.
+        first: the block that failed.
+        limit_ns: how long a rank may be in a block at most.
+    """
+    if [block.rank for block in blocks] != list(ranks):
+        return Code.RANK_DIED
+    if any(word_of(block) is not fault for block in blocks):
+        return Code.WRONG_ERROR_WORD
+    if any(block.clean or not all(all(row) for row in block.errors) for block in blocks):
+        return Code.STICKY
+    late = bounded(blocks, limit_ns)
+    if late or fault is not Code.PEER_TIMEOUT:
+        return late
+    # a rank that waited again would take as long as the one that ran out of time
+    waited = max(block.elapsed_ns for block in first.blocks)
+    return Code.STICKY if any(b.elapsed_ns * _STICKY_SHARE > waited for b in blocks) else None
+
+
+def late_answer(exchange: Exchange, late: int, limit_ns: int) -> Code | None:
+    """What kept a reply to which one rank answered well after the other had given up.
+
+    Nothing is found unless the late rank really vouched for a complete block of its own: only then
+    did the owner have something to be taken in by.
+    """
+    by_rank = {block.rank: block for block in exchange.blocks}
+    if len(exchange.blocks) != 2 or set(by_rank) != {0, 1}:
+        return None
+    answer, other = by_rank[late], by_rank[1 - late]
+    clean = not answer.own_error and not any(any(row) for row in answer.errors)
+    whole = answer.stamps == exchange.expected_stamps
+    gave_up = FAULTS[other.own_error] is Code.PEER_TIMEOUT
+    if not (clean and whole and gave_up) or bounded(exchange.blocks, limit_ns):
+        return None
+    return Code.RELEASED_AFTER_ERROR if exchange.released else Code(exchange.why)
+
+
+def refused(found: Sequence[Code | None], wanted: Code) -> Code | None:
+    """Both ranks refused by the name that was asked for."""
+    return None if list(found) == [wanted, wanted] else Code.NOT_ORIGINAL
+
+
+def left_behind(facts: Sequence[bool]) -> Code | None:
+    """A leak on purpose is seen only where every place that can show it does."""
+    return Code.LEAK if facts and all(facts) else None

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pp4.errors import Code, Exit, Pp4Error, TimedOutError, UncleanError
+from pp4.errors import (
+    Code,
+    Exit,
+    Pp4Error,
+    Refusal,
+    RefusedError,
+    TimedOutError,
+    UncleanError,
+)
 from pp4.qualify.arms import Arm, Finding, found
 from pp4.qualify.context import Context
 from pp4.qualify.gates import Gate
@@ -61,7 +69,14 @@ def verdict(results: Sequence[ArmResult], good: str) -> str:
     Args:
         results: every arm of the plan.
         good: what it is called when every gating arm found what it had to.
+
+    Raises:
+        RefusedError: ``GATE_NOT_RUN``, there is no gating arm: nothing was tried.
     """
+    if not any(result.step.gating for result in results):
+        raise RefusedError(
+            Refusal(Code.GATE_NOT_RUN, "verdict", "at least one gating arm", "none was run")
+        )
     off = [result.found for result in results if result.step.gating and not result.as_expected]
     if not off:
         return good

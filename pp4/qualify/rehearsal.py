@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import groupby
@@ -36,6 +37,7 @@ LIMITS = (
     "The interpreter runs the programs of a launch in order: retirement order was not varied.",
     "Shared memory of one machine stands in for peer memory; x86 keeps stores in order.",
     "Compiled code was read, not run; budgets in nanoseconds were not exercised.",
+    "The interpreter compiles nothing at a launch: that no launch compiles was not exercised.",
     "Gate 6 (whole-worker identity) was not run: scope kernels.",
     "Not established: GB10, grammar and parser, live throughput.",
 )
@@ -88,16 +90,31 @@ def _require_packages() -> None:
     )
 
 
-def _require_room(out: Path) -> None:
-    """Refuse before the run what would refuse the receipt after it."""
+@contextmanager
+def _room(out: Path) -> Iterator[None]:
+    """Refuse before the run what would refuse the receipt after it.
+
+    Directories that were made for a receipt which does not come are removed again.
+    """
+    made = [path for path in (out, *out.parents) if not path.exists()]
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise RefusedError(
-            Refusal(Code.UNWRITABLE, str(out), "a directory that takes a receipt", str(error))
-        ) from error
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            # a receipt is linked into place, which some file systems cannot do
+            with tempfile.NamedTemporaryFile(dir=out, prefix=".pp4-") as probe:
+                link = Path(f"{probe.name}.link")
+                link.hardlink_to(probe.name)
+                link.unlink()
+        except OSError as error:
+            raise RefusedError(
+                Refusal(Code.UNWRITABLE, str(out), "a directory that takes a receipt", str(error))
+            ) from error
+        yield
+    except BaseException:
+        for path in made:
+            with suppress(OSError):
+                path.rmdir()
+        raise
 
 
 def _require_same_source(before: Source) -> None:
@@ -244,19 +261,18 @@ def rehearse(
     _require_packages()
     source = installed_source()
     admission = _admission(source)
-    _require_room(out)
-    with open_rehearsal(
-        admission, LocalTransport(), clock or SystemClock(), load_settings().temp_dir
-    ) as hold:
-        context = Context(hold, settings)
-        results = pair_qualify(context, KERNELS, progress)
-        _require_answer(context, results)
-        body = _body(hold, context, results, settings)
-    # the HOLD is closed and its processes are proven dead: only now is there something to claim
-    _require_same_source(source)
-    raw = build({**body, "source": source.as_dict()})
-    path = out / f"rehearsal-{hold.hold_id}.json"
-    write_new(path, raw)
+    temporary = load_settings().temp_dir
+    with _room(out):
+        with open_rehearsal(admission, LocalTransport(), clock or SystemClock(), temporary) as hold:
+            context = Context(hold, settings)
+            results = pair_qualify(context, KERNELS, progress)
+            _require_answer(context, results)
+            body = _body(hold, context, results, settings)
+        # the HOLD is closed and its processes are proven dead: only now is there a claim to make
+        _require_same_source(source)
+        raw = build({**body, "source": source.as_dict()})
+        path = out / f"rehearsal-{hold.hold_id}.json"
+        write_new(path, raw)
     tree = parse(raw, str(path))
     if not isinstance(tree, dict):
         raise TypeError("a receipt is an object")

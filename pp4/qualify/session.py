@@ -44,7 +44,8 @@ class Session:
         directory.mkdir()
         self._channel = hold.start(
             module,
-            [str(directory)],
+            # every pair of this HOLD finds what an earlier one compiled
+            [str(directory), str(hold.directory / "compiled")],
             # one thread each: two ranks and a coordinator share what cores there are
             environment={
                 "TRITON_INTERPRET": "1",
@@ -95,15 +96,23 @@ class Session:
             self._hold.own(identity.pid, f"{self._label}-pair-{self._pairs}-rank-{identity.rank}")
         return identities[0], identities[1]
 
-    def link(self, shape: Shape | None, rows: int, waits: Sequence[Waits]) -> dict[str, Any]:
-        """Make a rendezvous; with a shape, the pair is sealed with its primed specialisation."""
+    def prime(self, shape: Shape, **how: Any) -> dict[str, Any]:
+        """Compile and load on both ranks, then seal; -> what each primed and what was tried.
+
+        Args:
+            shape: what is compiled.
+            how: ``recorded``, ``delayed`` and ``probe``; see :class:`pp4.wire.asks.Prime`.
+        """
+        return self.ask("prime", limit_s=240.0, shape=shape.model_dump(), **how)
+
+    def link(self, rows: int, waits: Sequence[Waits]) -> dict[str, Any]:
+        """Make a rendezvous; it primes nothing."""
         return self.ask(
             "link",
             nonce=self._hold.nonce,
             fence=self._hold.fence,
             rows=rows,
             waits=[one.model_dump() for one in waits],
-            shape=None if shape is None else shape.model_dump(),
         )
 
     def teardown(self) -> dict[str, Any]:
@@ -120,6 +129,10 @@ class Session:
         arguments = [first, first if second is None else second]
         ranks = self.ask("both", verb_of_rank=verb, arguments=arguments, limit_s=120.0)["ranks"]
         return ranks[0], ranks[1]
+
+    def one(self, rank: int, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Ask one rank alone past the owner's rules; -> its answer, facts or refusal."""
+        return self.ask("one", limit_s=120.0, rank=rank, verb_of_rank=verb, arguments=arguments)
 
     def block(
         self, case: Case, launches: tuple[Launch, Launch] | None = None, **how: Any

@@ -24,6 +24,7 @@ class Settings:
         rows: rows of the workspaces.
         patient: bounds of healthy runs.
         hasty: bounds of runs in which a wait has to run out.
+        failed_block_s: how long a rank may be in a block with a fault, generously.
     """
 
     shape: Shape
@@ -37,6 +38,12 @@ class Settings:
     rows: int
     patient: Waits
     hasty: Waits
+    failed_block_s: int
+
+    @property
+    def failed_block_ns(self) -> int:
+        """The same in nanoseconds."""
+        return self.failed_block_s * 1_000_000_000
 
     def as_facts(self) -> dict[str, Fact]:
         """Return the settings as a receipt holds them; 64-bit numbers are text."""
@@ -50,6 +57,7 @@ class Settings:
             "replays": self.replays,
             "pattern_epochs": self.pattern_epochs,
             "rows": self.rows,
+            "failed_block_s": self.failed_block_s,
         }
         for prefix, waits in (("", self.patient), ("hasty_", self.hasty)):
             for name, value in waits.model_dump().items():
@@ -65,9 +73,11 @@ REHEARSAL = Settings(
     seed=20260707,
     batches=(1, 3, 5),
     depths=(4, 5),
-    replays=3,
+    replays=2,
     pattern_epochs=2000,
     rows=5,
     patient=Waits(),
-    hasty=Waits(first_polls=1500, next_polls=1500),
+    # long beside the kernels themselves, or nobody could tell a rank that waits from one that skips
+    hasty=Waits(first_polls=4000, next_polls=4000),
+    failed_block_s=15,
 )

@@ -24,6 +24,9 @@ LIMIT: Final = 16 * 1024 * 1024
 """Largest receipt in bytes; a longer file is refused by its size, without being read."""
 DEPTH: Final = 64
 """Deepest nesting of lists and objects."""
+VALUES: Final = 200_000
+"""Most values (objects, lists and scalars) in one receipt; a rehearsal has about 3,000.  It bounds
+the time and memory that a file within LIMIT can cost, tiny values being the dearest."""
 SAFE_INTEGER: Final = 2**53 - 1
 """Largest integer that survives every JSON reader (RFC 7493, section 2.2)."""
 
@@ -110,6 +113,9 @@ def parse(raw: bytes, where: str) -> object:
     except UnicodeDecodeError as error:
         found = f"byte 0x{raw.removeprefix(_BOM)[error.start]:02x} at offset {error.start}"
         refuse(Code.NOT_UTF8, where, "UTF-8 text", found)
+    if raw.count(b",[") > VALUES:
+        # No hook sees a list, and an empty one takes thirty times its text.
+        _too_many(where)
     reader = _Reader(where)
     try:
         tree = json.loads(
@@ -135,8 +141,21 @@ class _Reader:
 
     def __init__(self, where: str) -> None:
         self._where = where
+        # Each counts a part of the values alone, so that a file is given up while it is read.
+        self._objects = 0
+        self._members = 0
+        self._numbers = 0
+
+    def _number(self) -> None:
+        self._numbers += 1
+        if self._numbers > VALUES:
+            _too_many(self._where)
 
     def pairs(self, pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+        self._objects += 1
+        self._members += len(pairs)
+        if max(self._objects, self._members) > VALUES:
+            _too_many(self._where)
         members = dict(pairs)
         if len(members) != len(pairs):
             counts = Counter(name for name, _ in pairs)
@@ -148,12 +167,14 @@ class _Reader:
         refuse(Code.NOT_FINITE, self._where, "finite numbers", shown(text))
 
     def real(self, text: str) -> float:
+        self._number()
         number = float(text)
         if not math.isfinite(number):
             refuse(Code.NOT_FINITE, self._where, "finite numbers", shown(text))
         return number
 
     def integer(self, text: str) -> int:
+        self._number()
         # The length goes first: Python itself refuses to read thousands of digits.
         if len(text) > 17 or abs(int(text)) > SAFE_INTEGER:
             expected = f"integers up to {SAFE_INTEGER}; larger ones as strings"
@@ -161,11 +182,19 @@ class _Reader:
         return int(text)
 
 
+def _too_many(where: str) -> NoReturn:
+    refuse(Code.TOO_LARGE, where, f"at most {VALUES} values", "more values")
+
+
 def _bound(tree: object, where: str) -> None:
-    """Refuse nesting beyond DEPTH and text that no UTF-8 file can hold, without recursion."""
+    """Refuse what is too deep, too many, or text that no UTF-8 file can hold, without recursion."""
     level: list[object] = [tree]
     depth = 0
+    count = 0
     while level:
+        count += len(level)
+        if count > VALUES:
+            _too_many(where)
         if any(isinstance(value, dict | list) for value in level):
             depth += 1
         if depth > DEPTH:

@@ -14,6 +14,8 @@ from pp4.errors import Code
 from pp4.receipts.checks import Check, compare, require
 from pp4.receipts.gates import Arm, GateBody, JournalLine, Qualification, Rehearsal, Solo
 from pp4.receipts.journal import first_break, head
+from pp4.receipts.plan_checks import plan_checks
+from pp4.receipts.substance import reference_checks, substance_checks, twin_checks
 
 REQUIRED_GATES: Final[Mapping[str, tuple[int, ...]]] = {
     "kernels": (0, 1, 2, 3, 4, 5, 7),
@@ -44,9 +46,16 @@ def gate_checks(receipt: GateReceipt) -> list[Check]:
         _verdict(receipt),
         _numbers(receipt),
         _plan(receipt),
+        *plan_checks(receipt, receipt.scope),
+        *substance_checks(receipt, good=receipt.verdict in GOOD_VERDICTS),
     ]
-    if not isinstance(receipt, Rehearsal):
+    if isinstance(receipt, Rehearsal):
+        checks += _rehearsed(receipt)
+    else:
         checks += _hardware(receipt)
+    if isinstance(receipt, Qualification):
+        good = receipt.verdict in GOOD_VERDICTS
+        checks += twin_checks(receipt) + (reference_checks(receipt) if good else [])
     return checks
 
 
@@ -189,6 +198,26 @@ def _line(step: tuple[str, str, str | None]) -> str:
     return f"{event} {name}" + (f" {found}" if found is not None else "")
 
 
+def _rehearsed(receipt: Rehearsal) -> list[Check]:
+    """Hold a rehearsal to one machine and one user: it opens no window and rests on no hardware."""
+    hold = f"{receipt.hold.transport}, {receipt.hold.exclusion}"
+    hardware = [
+        f"{reference.kind} as {reference.role}"
+        for reference in receipt.evidence
+        if reference.kind not in ("rehearsal", "refusal", "incident")
+    ]
+    return [
+        compare("rehearsal-hold", Code.CROSS_CHECK, "local, private", hold),
+        require(
+            "rehearsal-evidence",
+            Code.WRONG_ROLE,
+            not hardware,
+            "a rehearsal that rests on nothing about hardware",
+            "; ".join(hardware) or "none",
+        ),
+    ]
+
+
 def _hardware(receipt: Qualification | Solo) -> list[Check]:
     ranks = [0, 1] if isinstance(receipt, Qualification) else [0]
     checks = [compare("gpus", Code.DEVICE_MISMATCH, ranks, [gpu.rank for gpu in receipt.gpus])]
@@ -213,8 +242,4 @@ def _hardware(receipt: Qualification | Solo) -> list[Check]:
         checks.append(compare("kernel-digests", Code.CROSS_CHECK, [], bare))
         compiled = sorted({kernel.rank for kernel in receipt.kernels})
         checks.append(compare("kernel-ranks", Code.CROSS_CHECK, ranks, compiled))
-        text = f"{len(receipt.libraries)} libraries"
-        checks.append(
-            require("libraries", Code.CROSS_CHECK, bool(receipt.libraries), "at least one", text)
-        )
     return checks

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Final, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.receipts.canonical import refuse, shown
@@ -30,6 +31,8 @@ KINDS: Final[tuple[str, ...]] = get_args(Kind)
 MODELS: Final[Mapping[str, type[Envelope]]] = {
     get_args(model.model_fields["kind"].annotation)[0]: model for model in get_args(Receipt)
 }
+
+_MOST_PROBLEMS: Final = 1000
 
 _ADAPTER: Final[TypeAdapter[Receipt]] = TypeAdapter(Annotated[Receipt, Field(discriminator="kind")])
 
@@ -71,13 +74,22 @@ def read_model(raw: bytes, where: str) -> Receipt:
     try:
         return _ADAPTER.validate_json(raw)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False, include_input=False)
+        count = error.error_count()
+        expected = f"receipt of schema {SCHEMA}"
+        if count > _MOST_PROBLEMS:
+            # To spell them all out would cost a thousand times what it cost to find them.
+            found = f"{count} places that do not fit"
+            raise RefusedError(Refusal(Code.SCHEMA, where, expected, found)) from None
+        problems = _listed(error)
         first = problems[0]
         place = ".".join(str(part) for part in first["loc"]) or "the whole"
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        expected = f"receipt of schema {SCHEMA}"
         found = f"{shown(place, 80)}: {shown(first['msg'])}{more}"
         raise RefusedError(Refusal(Code.SCHEMA, where, expected, found)) from None
+
+
+def _listed(error: ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_url=False, include_context=False, include_input=False)
 
 
 def schemas() -> dict[str, bytes]:

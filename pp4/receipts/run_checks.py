@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final
 
 from pp4.errors import Code, Exit
@@ -31,7 +32,7 @@ GROWTH_FLOOR: Final = 16 * 1024 * 1024
 
 def cross_checks(receipt: Receipt) -> list[Check]:
     """Return the cross-checks of a receipt, those of all kinds first."""
-    checks = [_source(receipt), _roles(receipt)]
+    checks = [_source(receipt), _limits(receipt), _roles(receipt)]
     if isinstance(receipt, Rehearsal | Qualification | Solo):
         return checks + gate_checks(receipt)
     if isinstance(receipt, Budget):
@@ -51,7 +52,18 @@ def _source(receipt: Receipt) -> Check:
     rows = [[file.path, file.sha256] for file in receipt.source.files]
     if rows != sorted(rows):
         return require("source-list", Code.CROSS_CHECK, False, "files sorted by path", "unsorted")
+    twice = sorted({path for (path, _), (after, _) in pairwise(rows) if path == after})
+    if twice:
+        found = f"twice: {', '.join(twice)}"
+        return require("source-list", Code.CROSS_CHECK, False, "each path once", found)
     return compare("source-list", Code.CROSS_CHECK, tree_digest(rows), receipt.source.digest)
+
+
+def _limits(receipt: Receipt) -> Check:
+    blank = [text for text in receipt.limits if not any(sign.isalpha() for sign in text)]
+    expected = "limits in words"
+    found = f"{blank[0]!r}" if blank else expected
+    return require("limits", Code.CROSS_CHECK, not blank, expected, found)
 
 
 def _roles(receipt: Receipt) -> Check:

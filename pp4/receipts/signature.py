@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pp4.errors import Pp4Error
-from pp4.receipts.canonical import read_file, shown
+from pp4.receipts.canonical import read_file, refuse, shown
 
 NAMESPACE: Final = "pp4-receipt@v1"
 SECONDS: Final = 10.0
@@ -63,11 +63,12 @@ def check_signature(
     Raises:
         RefusedError: UNREADABLE, where ``allowed_signers`` cannot be read.
     """
+    if allowed_signers is not None:
+        # Before anything else: whoever names a list means it, signed or not.
+        _want_list(allowed_signers)
     path = signature_path(receipt)
     if not os.path.lexists(path):
         return Signature(State.UNSIGNED, f"no file {shown(path.name)} beside it")
-    if allowed_signers is not None:
-        read_file(allowed_signers)
     try:
         read_file(path, _SIGNATURE_LIMIT)
     except Pp4Error as error:
@@ -81,6 +82,15 @@ def check_signature(
         return Signature(State.UNVERIFIABLE, f"ssh-keygen gave no answer within {SECONDS} s")
     except (OSError, subprocess.SubprocessError) as error:
         return Signature(State.UNVERIFIABLE, shown(f"ssh-keygen: {error}"))
+
+
+def _want_list(path: Path) -> None:
+    try:
+        read_file(path)
+    except Pp4Error as error:
+        where = shown(str(path))
+        expected = "a readable list of allowed signers"
+        refuse(error.refusal.code, where, expected, f"{where}: {error.refusal.found}")
 
 
 def _judge(program: str, path: Path, raw: bytes, allowed_signers: Path | None) -> Signature:

@@ -65,7 +65,7 @@ def verify(paths: Sequence[Path], policy: Policy | None = None) -> Report:
         UsageError: no file was given.
     """
     policy = policy or Policy()
-    return _report([_Examination(shown(str(p)), policy).of_path(Path(p)) for p in paths], policy)
+    return _report([_Examination(str(p), policy).of_path(Path(p)) for p in paths], policy)
 
 
 def verify_bytes(named: Sequence[tuple[str, bytes]], policy: Policy | None = None) -> Report:

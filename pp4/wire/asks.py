@@ -54,23 +54,25 @@ class Prime(Model):
 
     Attributes:
         shape: what is compiled.
+        recorded: whether a rank may take the digests of what an earlier rank of its number compiled
+            in this HOLD, as long as the binaries still have them.
         delayed: a rank that waits before it compiles.
         probe: the block that is tried while that rank waits.
     """
 
     shape: Shape
+    recorded: bool = False
     delayed: Rank | None = None
     probe: RunBlock | None = None
 
 
 class MakeLink(Model):
-    """Make a rendezvous; with a shape, seal the pair for it where it is not sealed yet."""
+    """Make a rendezvous."""
 
     nonce: str
     fence: Annotated[int, Field(ge=0)]
     rows: Annotated[int, Field(ge=1)]
     waits: tuple[Waits, Waits]
-    shape: Shape | None = None
 
 
 class Both(Model):
@@ -81,6 +83,15 @@ class Both(Model):
     limit_s: Limit = 120.0
 
 
+class One(Model):
+    """Ask one rank alone one of its own verbs, past the owner's rules; its peer hears nothing."""
+
+    rank: Rank
+    verb_of_rank: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    limit_s: Limit = 120.0
+
+
 class Select(Model):
     """Run the branch between the selectors; see ``drafter/heads.py``."""
 
@@ -88,6 +99,22 @@ class Select(Model):
     switch: bool
     graph: str | None = None
     head_mode: str = "default"
+
+
+class PrimeOfRank(Model):
+    """What one rank is asked for on the way to :class:`Prime`.
+
+    Attributes:
+        shape: what is compiled.
+        shards: 1 for a rank of a pair, 2 for solo.
+        recorded: see :class:`Prime`.
+        delayed: whether to wait for the owner's word first.
+    """
+
+    shape: Shape
+    shards: Literal[1, 2] = 1
+    recorded: bool = False
+    delayed: bool = False
 
 
 class ExpectOfRank(Model):

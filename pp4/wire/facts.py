@@ -140,7 +140,11 @@ class Identity(Model):
 
 
 class Primed(Model):
-    """One compiled specialisation of one rank."""
+    """One compiled specialisation of one rank.
+
+    ``recorded`` says that no compiler ran: the digests are those of an earlier compilation in the
+    same HOLD, and of the binaries that it left.
+    """
 
     rank: Rank
     key: str
@@ -148,6 +152,7 @@ class Primed(Model):
     ptx_sha256: str
     cubin_sha256: str
     primed_ns: int
+    recorded: bool = False
 
 
 class Block(Model):
@@ -233,6 +238,7 @@ class Selected(Model):
         same_objects: whether the outputs are the very objects that the switch OFF gives.
         tokens: tokens of every row.
         q_zero: whether q is zero throughout.
+        block: what the sampled path reported, None where nothing was sampled.
     """
 
     rank: Rank
@@ -240,6 +246,14 @@ class Selected(Model):
     same_objects: bool
     tokens: Grid
     q_zero: bool
+    block: Block | None = None
+
+    @model_validator(mode="after")
+    def _sampled_reports(self) -> Self:
+        """What was sampled is released or kept like any block, so it is reported like one."""
+        if (self.path == "sampled") != (self.block is not None):
+            raise ValueError(f"path {self.path} with {'a' if self.block else 'no'} block")
+        return self
 
 
 class Compiled(Model):

@@ -85,10 +85,10 @@ class Bench:
             mapped=mapping_digest(),
         )
 
-    def primed(self, shape: Shape) -> str:
+    def primed(self, shape: Shape, shards: int) -> str:
         """Take a shape's specialisation as compiled and loaded; -> its key."""
         geometry = inputs.geometry_of(shape)
-        key = specialisation(geometry, 1)
+        key = specialisation(geometry, shards)
         self.priming.add(key)
         self.geometry = geometry
         return key
@@ -159,6 +159,7 @@ class Bench:
             home = self.directory / f"controls-{self.rank}-{os.getpid()}"
             home.mkdir(exist_ok=True)
             self._mutants[control] = build(control, home)._kernel
+            self.priming.plant(self.require_geometry(), 1, control)
         return self._mutants[control]
 
     def sampled_block(self, case: Case, control: str | None = None) -> SampledBlock:
@@ -185,8 +186,11 @@ class Bench:
         frozen = control == "frozen-input"
         block = self.sampled_block(case, None if frozen else control)
         self.load(block, case)
-        kind = FrozenInputGraph if frozen else RecordedGraph
-        self._graphs[name] = kind(block, self.priming)
+        self._graphs[name] = (
+            FrozenInputGraph(block, self.priming)
+            if frozen
+            else RecordedGraph(block, self.priming, control)
+        )
 
     def graph(self, name: str) -> RecordedGraph:
         """A recorded graph by name."""
@@ -200,20 +204,32 @@ class Bench:
         """Run one block and report what came out."""
         geometry = self.require_geometry()
         self.priming.require(specialisation(geometry, 1))
-        graph = None if launch.graph is None else self.graph(launch.graph)
-        block = graph.block if graph else self.sampled_block(case, launch.control)
+        if launch.graph is not None:
+            graph = self.graph(launch.graph)
+            self.load(graph.block, case)
+            return self.replay(graph)
+        block = self.sampled_block(case, launch.control)
+        self.priming.require(specialisation(geometry, 1, launch.control))
         self.load(block, case)
+        return self._timed(block, lambda: self._eagerly(block, launch.pause_before))
+
+    def replay(self, graph: RecordedGraph) -> Block:
+        """Replay a graph whose inputs are loaded, and report what came out."""
+        self.priming.require(graph.key)
+        return self._timed(graph.block, graph.replay)
+
+    def _eagerly(self, block: SampledBlock, pause_before: int | None) -> None:
+        for index in range(block.n_out):
+            if index == pause_before:
+                self.pause("paused")
+            block.launch(index)
+
+    def _timed(self, block: SampledBlock, go: Callable[[], None]) -> Block:
+        """Say that a launch begins, before anything of it can reach the peer."""
         self.pause("launching")
         began = time.monotonic_ns()
-        if graph is not None:
-            graph.replay()
-        else:
-            for index in range(block.n_out):
-                if index == launch.pause_before:
-                    self.pause("paused")
-                block.launch(index)
-        elapsed = time.monotonic_ns() - began
-        return self._report(block.outputs(), block.link, began, elapsed)
+        go()
+        return self._report(block.outputs(), block.link, began, time.monotonic_ns() - began)
 
     def _report(self, out: Outputs, link: Link, began: int, elapsed: int) -> Block:
         words = link.words()
@@ -240,6 +256,7 @@ class Bench:
         if by == "reference":
             out = reference_outputs(*inputs.weights(geometry), rows, base)
         else:
+            self.priming.require(specialisation(geometry, 2))
             link = SoloLink(case.batch)
             block = SampledBlock(
                 self._head(case.cached, (0, 1)), link, batch=case.batch, n_out=case.n_out

@@ -1,6 +1,7 @@
 """Controls of the owner: rules that a careless owner would follow.  Never imported by the product.
 
-``python -m pp4.worker.controls DIRECTORY`` runs an owner that believes one rank's own word.
+``python -m pp4.worker.controls DIRECTORY COMPILED`` runs an owner that believes one rank's
+own word.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pp4.wire.facts import Block, Grid
+from pp4.worker.compiling import Homes
 from pp4.worker.owner import Owner, serve
 from pp4.worker.release import Release, both_ranks
 
@@ -23,4 +25,4 @@ def one_word(blocks: Sequence[Block], stamps: Grid) -> Release:
 
 
 if __name__ == "__main__":
-    serve(Owner(Path(sys.argv[1]), rule=one_word, lifeline=0))
+    serve(Owner(Homes(*map(Path, sys.argv[1:])), rule=one_word, lifeline=0))

@@ -23,13 +23,13 @@ def launch(pair: Pair, asked: RunBlock, order: list[int]) -> None:
     for end in pair.ends:
         end.events.clear()
         end.reply = None
-    _launch(first, asked, order)
+    _launch(pair, first, asked, order)
     if asked.second == "launched":
         pair.until(lambda: first.reached("launching"), deadline, "launch")
     elif asked.second == "answered":
         pair.until(lambda: first.settled, deadline, "launch")
     if asked.second != "never":
-        _launch(second, asked, order)
+        _launch(pair, second, asked, order)
     for rank in order:
         if asked.launches[rank].pause_before is not None:
             _steer(pair, pair[rank], asked.on_pause, deadline)
@@ -41,10 +41,10 @@ def began(end: RankEnd) -> bool:
     return end.reply is None or "launching" in end.events
 
 
-def _launch(end: RankEnd, asked: RunBlock, order: list[int]) -> None:
+def _launch(pair: Pair, end: RankEnd, asked: RunBlock, order: list[int]) -> None:
     order.append(end.rank)
     how = asked.launches[end.rank]
-    end.ask("run", {"case": asked.case.model_dump(), "launch": how.model_dump()})
+    pair.ask(end.rank, "run", {"case": asked.case.model_dump(), "launch": how.model_dump()})
 
 
 def _steer(pair: Pair, end: RankEnd, action: str, deadline: Deadline) -> None:
@@ -59,4 +59,4 @@ def _steer(pair: Pair, end: RankEnd, action: str, deadline: Deadline) -> None:
         return
     if action == "resume-late":
         pair.until(lambda: peer.settled, deadline, "the peer's answer")
-    end.resume()
+    pair.resume(end.rank)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
 
 from pp4.drafter.heads import HeadMode, Heads
 from pp4.drafter.selector import GreedyOutputs, OriginalSelector
 from pp4.kernels.graph import RecordedGraph
 from pp4.kernels.reference import Row
-from pp4.wire.facts import Case, Selected
+from pp4.wire.facts import Block, Case, Selected
 from pp4.worker import inputs
 from pp4.worker.bench import Bench
 
@@ -21,6 +22,18 @@ _LIMIT = timedelta(seconds=60)
 
 def _bf16(values: Row) -> torch.Tensor:
     return torch.from_numpy(values).to(torch.bfloat16)
+
+
+class _Reporting:
+    """A sampled graph that keeps what its replay reports: the owner decides about that too."""
+
+    def __init__(self, bench: Bench, graph: RecordedGraph) -> None:
+        self._bench, self._graph = bench, graph
+        self.block = graph.block
+        self.report: Block | None = None
+
+    def replay(self) -> None:
+        self.report = self._bench.replay(self._graph)
 
 
 class Originals:
@@ -37,7 +50,8 @@ class Originals:
         self._off: dict[tuple[int, int], GreedyOutputs] = {}
         dist.init_process_group(
             "gloo",
-            init_method=store.resolve().as_uri(),
+            # not by URL: torch takes the percent signs of an encoded path for part of its name
+            store=FileStore(str(store.resolve()), 2),
             rank=bench.rank,
             world_size=2,
             timeout=_LIMIT,
@@ -78,9 +92,9 @@ class Originals:
         shape = (case.batch, case.n_out)
         selector = self._selector(case)
         self._load(selector, case)
-        sampled: dict[tuple[int, int], RecordedGraph] | None = {} if switch else None
+        sampled: dict[tuple[int, int], _Reporting] | None = {} if switch else None
         if sampled is not None and graph is not None:
-            sampled[shape] = self._bench.graph(graph)
+            sampled[shape] = _Reporting(self._bench, self._bench.graph(graph))
             self._bench.load(sampled[shape].block, case)
         chosen = Heads({shape: selector}, sampled).select(shape, case.modes, head_mode)
         if not switch:
@@ -92,6 +106,7 @@ class Originals:
             same_objects=chosen is self._off.get(shape),
             tokens=tuple(tuple(int(token) for token in row) for row in chosen.token),
             q_zero=not bool(chosen.q.any()),
+            block=None if original or not sampled else sampled[shape].report,
         )
 
     def _load(self, selector: OriginalSelector, case: Case) -> None:
@@ -102,7 +117,3 @@ class Originals:
         anchors = [request.anchor for request in inputs.requests(geometry, case)]
         selector.anchor.copy_(torch.tensor(anchors))
         selector.outputs.token.fill_(-1)
-
-    def close(self) -> None:
-        """Leave the group."""
-        dist.destroy_process_group()

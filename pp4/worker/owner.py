@@ -1,28 +1,30 @@
 """The owner of a pair of ranks: starts, primes, launches, releases or discards, tears down.
 
-``python -m pp4.worker.owner DIRECTORY`` speaks frames on its standard streams.  A reply leaves only
-by the rule of :mod:`pp4.worker.release`; after a reply was kept for an error the owner is failed,
-and stays failed until the pair is torn down.
+``python -m pp4.worker.owner DIRECTORY COMPILED`` speaks frames on its standard streams.  A reply
+leaves only by the rule of :mod:`pp4.worker.release`; after a reply was kept for an error the owner
+is failed, and stays failed until the pair is torn down.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
 from pp4.wire import Decoder, Reply, Request, asks, encode_reply
-from pp4.wire.facts import Block, Case, Exchange, Grid, Primed, Shape, read, refusal_of
+from pp4.wire.facts import Block, Case, Exchange, Grid, Primed, Selected, read, refusal_of
 from pp4.wire.frames import Model
 from pp4.worker import libraries
+from pp4.worker.compiling import Homes
 from pp4.worker.launching import began, launch
 from pp4.worker.ranks import Pair
-from pp4.worker.release import Rule, both_ranks
+from pp4.worker.release import Release, Rule, both_ranks
 
 _READ = 1 << 16
 _START_RANGE = (1 << 20) - 1
@@ -46,18 +48,16 @@ class Owner:
     """State of one pair after another.
 
     Args:
-        directory: a directory that the ranks may write.
+        homes: directories that the ranks may write.
         rule: decides what leaves.
         lifeline: descriptor of the requests; no wait outlasts whoever writes there.
     """
 
-    def __init__(
-        self, directory: Path, rule: Rule = both_ranks, lifeline: int | None = None
-    ) -> None:
-        self._directory, self._rule, self._lifeline = directory, rule, lifeline
+    def __init__(self, homes: Homes, rule: Rule = both_ranks, lifeline: int | None = None) -> None:
+        self._homes, self._rule, self._lifeline = homes, rule, lifeline
         self._pair: Pair | None = None
-        self._shape: Shape | None = None
         self._sealed = False
+        self._priming = False
         self._failed: Code | None = None
         self._generation = 0
         self._epochs: list[int] = []
@@ -67,6 +67,7 @@ class Owner:
             "prime": _with(asks.Prime, self._prime),
             "link": _with(asks.MakeLink, self._link),
             "both": _with(asks.Both, self._both),
+            "one": _with(asks.One, self._one),
             "block": _with(asks.RunBlock, self._block),
             "expect": _with(asks.Expect, self._expect),
             "select": _with(asks.Select, self._select),
@@ -106,32 +107,40 @@ class Owner:
     def _start(self, _: asks.Plain) -> Facts:
         if self._pair is not None:
             raise RefusedError(Refusal(Code.STICKY, "owner", "no running pair", "one"))
-        self._pair = Pair(self._directory, self._lifeline)
+        self._pair = Pair(self._homes, self._lifeline)
         self._sealed, self._failed, self._epochs = False, None, []
         return self._relay("identity")
 
     def _teardown(self, _: asks.Plain) -> Facts:
         buried = self.pair.bury()
         self._pair = None
-        for path in self._directory.glob("link-*"):
-            path.unlink()
-        return {**buried, "links_left": len(list(self._directory.glob("link-*")))}
+        self._unlink()
+        return {**buried, "links_left": len(self._links())}
+
+    def _links(self) -> list[Path]:
+        """Workspaces on disk."""
+        return sorted(self._homes.pair.glob("link-*"))
+
+    def _unlink(self) -> None:
+        for path in self._links():
+            path.unlink(missing_ok=True)
 
     def _settle(self, _: asks.Plain) -> Facts:
-        """What is left of pairs: running ranks, workspaces on disk, workspaces still mapped."""
-        links = sorted(path.name for path in self._directory.glob("link-*"))
-        maps = Path("/proc/self/maps").read_text()
+        """What this owner still has: running ranks, and workspaces on disk.
+
+        The ranks map workspaces and the owner never does; who has one mapped is seen from outside.
+        """
         return {
             "ranks": [] if self._pair is None else [end.pid for end in self._pair.ends],
-            "links": links,
-            "mapped": maps.count(str(self._directory / "link-")),
+            "links": [path.name for path in self._links()],
         }
 
     def close(self) -> None:
-        """Leave no rank behind."""
+        """Leave no rank and no workspace behind."""
         if self._pair is not None:
             self._pair.bury()
             self._pair = None
+        self._unlink()
 
     def _relay(
         self, verb: str, arguments: tuple[Facts, Facts] = ({}, {}), limit_s: float = _ASK_S
@@ -149,20 +158,60 @@ class Owner:
     def _both(self, asked: asks.Both) -> Facts:
         return self._relay(asked.verb_of_rank, asked.arguments, asked.limit_s)
 
+    def _one(self, asked: asks.One) -> Facts:
+        """What :meth:`_both` does, with one rank while the other hears nothing."""
+        self.pair.ask(asked.rank, asked.verb_of_rank, asked.arguments)
+        end = self.pair[asked.rank]
+        deadline = Deadline.after(SystemClock(), asked.limit_s)
+        self.pair.until(lambda: end.settled, deadline, asked.verb_of_rank)
+        reply = end.answer(asked.verb_of_rank)
+        return {"facts": reply.facts, "refusal": reply.refusal}
+
     # -- priming ----------------------------------------------------------------------------
 
     def _prime(self, asked: asks.Prime) -> Facts:
-        """Prime both ranks, then seal both: nothing launches before, nothing compiles after."""
+        """Prime both ranks, then seal both: nothing launches before, nothing compiles after.
+
+        The digests of both ranks are compared every time, for the pair's kernel and for solo.
+        """
         deadline = Deadline.after(SystemClock(), _PRIME_S)
-        shape, delayed = asked.shape.model_dump(), asked.delayed
-        for end in self.pair.ends:
-            end.ask("prime", {"shape": shape, "delayed": end.rank == delayed})
-        meanwhile = ""
-        if delayed is not None:
-            late, ready = self.pair[delayed], self.pair[1 - delayed]
-            self.pair.until(lambda: ready.settled and late.reached("paused"), deadline, "prime")
-            meanwhile = self._try_launch(asked.probe)
-            late.resume()
+        self._priming = True
+        try:
+            self._ask_prime(asked, 1, asked.delayed)
+            meanwhile = "" if asked.delayed is None else self._meanwhile(asked, deadline)
+            pair = self._compared(deadline)
+            self._ask_prime(asked, 2, None)
+            solo = self._compared(deadline)
+        finally:
+            self._priming = False
+        self._demand("seal")
+        self._sealed = True
+        return {"primed": pair, "solo": solo, "meanwhile": meanwhile}
+
+    def _ask_prime(self, asked: asks.Prime, shards: Literal[1, 2], delayed: int | None) -> None:
+        for rank in (0, 1):
+            given = asks.PrimeOfRank(
+                shape=asked.shape,
+                shards=shards,
+                recorded=asked.recorded,
+                delayed=rank == delayed,
+            )
+            self.pair.ask(rank, "prime", given.model_dump())
+
+    def _meanwhile(self, asked: asks.Prime, deadline: Deadline) -> str:
+        """Try a launch while the delayed rank waits; -> the code of the refusal."""
+        late = self.pair[asked.delayed or 0]
+        ready = self.pair[1 - late.rank]
+        self.pair.until(lambda: ready.settled and late.reached("paused"), deadline, "prime")
+        if "paused" not in late.events:
+            # it answered or died instead: a word to go on would be taken for its next request
+            return ""
+        code = self._try_launch(asked.probe)
+        self.pair.resume(late.rank)
+        return code
+
+    def _compared(self, deadline: Deadline) -> list[Facts]:
+        """What both ranks primed; refuses where it is not the same."""
         self.pair.until(lambda: all(end.settled for end in self.pair.ends), deadline, "prime")
         primed = [self._primed(rank) for rank in (0, 1)]
         keys = {(one.key, one.ptx_sha256, one.cubin_sha256) for one in primed}
@@ -170,8 +219,7 @@ class Owner:
             raise WrongError(
                 Refusal(Code.KERNELS_DIFFER, "priming", "equal digests on both ranks", str(keys))
             )
-        self._seal(asked.shape)
-        return {"primed": [one.model_dump() for one in primed], "meanwhile": meanwhile}
+        return [one.model_dump() for one in primed]
 
     def _primed(self, rank: int) -> Primed:
         reply = self.pair[rank].answer("prime")
@@ -189,15 +237,8 @@ class Owner:
             return str(error.refusal.code)
         return ""
 
-    def _seal(self, shape: Shape) -> None:
-        given = {"shape": shape.model_dump()}
-        self._demand("seal", (given, given))
-        self._shape, self._sealed = shape, True
-
     def _link(self, asked: asks.MakeLink) -> Facts:
         """A new rendezvous: both make their words, then both map the peer's."""
-        if not self._sealed and asked.shape is not None:
-            self._seal(asked.shape)
         self._generation += 1
         start = start_epoch(asked.nonce, asked.fence, self._generation)
         given = {"generation": self._generation, "rows": asked.rows, "start": start}
@@ -209,33 +250,45 @@ class Owner:
 
     # -- blocks -----------------------------------------------------------------------------
 
-    def _require_healthy(self) -> None:
-        failed = self._failed or self.pair.broken
+    def _require_ready(self) -> None:
+        """Whatever launches on both ranks needs them primed, compared, and without a fault."""
+        pair = self.pair
+        if not self._sealed or self._priming:
+            raise RefusedError(Refusal(Code.UNPRIMED, "launch", "both ranks primed", "one is not"))
+        failed = self._failed or pair.broken
         if failed is not None:
             raise RefusedError(
                 Refusal(Code.STICKY, "launch", "a healthy pair", f"it failed with {failed}")
             )
 
-    def _block(self, asked: asks.RunBlock) -> Facts:
-        """Launch a block on both ranks and release or discard its reply."""
-        if not self._sealed:
-            raise RefusedError(Refusal(Code.UNPRIMED, "launch", "both ranks primed", "one is not"))
-        self._require_healthy()
-        order: list[int] = []
+    @contextlib.contextmanager
+    def _launching(self, order: Sequence[int]) -> Iterator[None]:
+        """What one rank launched and nobody can answer for must not be launched upon."""
         try:
-            launch(self.pair, asked, order)
-            blocks, died = self._collect()
-            stamps = self._expected(asked.case)
+            yield
         except Exception as error:
-            # what one rank launched and nobody can answer for must not be launched upon
             if any(began(self.pair[rank]) for rank in order):
                 self._failed = error.refusal.code if isinstance(error, Pp4Error) else Code.INTERNAL
             raise
+
+    def _decide(self, blocks: Sequence[Block], case: Case, stamps: Grid) -> Release:
+        """Release a reply or keep it, and remember which."""
         release = self._rule(blocks, stamps)
         if release.released:
-            self._advance(asked.case)
+            self._advance(case)
         else:
             self._failed = release.why
+        return release
+
+    def _block(self, asked: asks.RunBlock) -> Facts:
+        """Launch a block on both ranks and release or discard its reply."""
+        self._require_ready()
+        order: list[int] = []
+        with self._launching(order):
+            launch(self.pair, asked, order)
+            blocks, died = self._collect()
+            stamps = self._expected(asked.case)
+        release = self._decide(blocks, asked.case, stamps)
         exchange = Exchange(
             blocks=tuple(blocks),
             released=release.released,
@@ -269,23 +322,33 @@ class Owner:
             self._epochs[row] += case.n_out if mode else 0
 
     def _select(self, asked: asks.Select) -> Facts:
-        """The branch between the selectors, on both ranks."""
+        """The branch between the selectors, on both ranks; what is sampled leaves by the rule."""
+        self._require_ready()
         given = asked.model_dump()
-        found = self._relay("select", (given, given))
-        if all(rank["facts"] and rank["facts"]["path"] == "sampled" for rank in found["ranks"]):
-            self._advance(asked.case)
-        return found
+        with self._launching((0, 1)):
+            found = self._relay("select", (given, given))
+            blocks = [block for rank in found["ranks"] if (block := _sampled(rank))]
+            if not blocks and not any(began(end) for end in self.pair.ends):
+                return {**found, "released": None, "why": ""}
+            stamps = self._expected(asked.case)
+        release = self._decide(blocks, asked.case, stamps)
+        return {**found, "released": release.released, "why": str(release.why or "")}
 
     def _expect(self, asked: asks.Expect) -> Facts:
         """The reference on one rank and, where asked, the solo kernel on the other meanwhile."""
         ways = ("reference", "solo") if asked.solo else ("reference",)
         ends = self.pair.ends[: len(ways)]
         for end, by in zip(ends, ways, strict=True):
-            end.ask("expect", {"case": asked.case.model_dump(), "by": by})
+            self.pair.ask(end.rank, "expect", {"case": asked.case.model_dump(), "by": by})
         deadline = Deadline.after(SystemClock(), _EXPECT_S)
         self.pair.until(lambda: all(end.settled for end in ends), deadline, "expect")
         answers = [end.answer("expect") for end in ends]
         return {"ranks": [{"facts": one.facts, "refusal": one.refusal} for one in answers]}
+
+
+def _sampled(rank: Facts) -> Block | None:
+    """What a rank's answer to ``select`` reports of a launch."""
+    return None if rank["facts"] is None else read(Selected, rank["facts"]).block
 
 
 def _with(model: type[M], verb: Callable[[M], Facts]) -> Callable[[Facts], Facts]:
@@ -308,4 +371,4 @@ def serve(owner: Owner) -> None:
 
 
 if __name__ == "__main__":
-    serve(Owner(Path(sys.argv[1]), lifeline=0))
+    serve(Owner(Homes(*map(Path, sys.argv[1:])), lifeline=0))

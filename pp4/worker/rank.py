@@ -14,11 +14,11 @@ import torch
 from pp4.drafter.heads import HeadMode
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError
 from pp4.wire import Decoder, Event, Reply, Request, encode, encode_reply
-from pp4.wire.asks import ExpectOfRank
+from pp4.wire.asks import ExpectOfRank, PrimeOfRank
 from pp4.wire.facts import Case, Launch, Primed, Shape, Waits, read
 from pp4.wire.frames import Model
 from pp4.worker.bench import Bench
-from pp4.worker.compiling import compile_apart
+from pp4.worker.compiling import Compiler, Homes, compile_apart
 from pp4.worker.lifetime import end_with
 from pp4.worker.originals import Originals
 
@@ -57,17 +57,18 @@ class RankProcess:
 
     Args:
         rank: 0 or 1.
-        directory: a directory that both ranks may write.
+        homes: directories that both ranks may write.
         source: descriptor of requests.
         sink: descriptor of events and replies.
     """
 
-    def __init__(self, rank: int, directory: Path, source: int, sink: int) -> None:
-        self._rank, self._directory = rank, directory
+    def __init__(self, rank: int, homes: Homes, source: int, sink: int) -> None:
+        self._rank, self._directory = rank, homes.pair
+        self._compiler = Compiler(homes.compiled / f"rank-{rank}")
         self._stream = _Stream(source, sink)
         self._sequence = 0
         self._generation = 0
-        self._bench = Bench(rank, directory, self._pause)
+        self._bench = Bench(rank, homes.pair, self._pause)
         self._originals: Originals | None = None
         self._pausing = False
         self._verbs: dict[str, Callable[[dict[str, Any]], Model | dict[str, Any]]] = {
@@ -83,7 +84,6 @@ class RankProcess:
             "select": self._select,
             "compile": self._compile,
             "definition": lambda _: {"sha256": self._bench.definition()},
-            "leave": self._leave,
         }
 
     def serve(self) -> None:
@@ -118,21 +118,20 @@ class RankProcess:
             raise RefusedError(Refusal(Code.INTERRUPTED, "rank", "word from the owner", "none"))
 
     def _prime(self, given: dict[str, Any]) -> Model:
-        shape = read(Shape, given["shape"])
-        if given.get("delayed"):
-            self._pause("paused")
+        asked = read(PrimeOfRank, given)
         if self._bench.priming.sealed:
-            self._bench.primed(shape)
-        built = compile_apart(
-            shape, shards=1, control=None, directory=self._own_directory("compile")
-        )
+            self._bench.primed(asked.shape, asked.shards)
+        if asked.delayed:
+            self._pause("paused")
+        built, recorded = self._compiler.prime(asked.shape, asked.shards, recorded=asked.recorded)
         return Primed(
             rank=0 if self._rank == 0 else 1,
-            key=self._bench.primed(shape),
+            key=self._bench.primed(asked.shape, asked.shards),
             target=built.target,
             ptx_sha256=built.ptx_sha256,
             cubin_sha256=built.cubin_sha256,
             primed_ns=time.monotonic_ns(),
+            recorded=recorded,
         )
 
     def _own_directory(self, name: str) -> Path:
@@ -140,9 +139,7 @@ class RankProcess:
         path.mkdir(exist_ok=True)
         return path
 
-    def _seal(self, given: dict[str, Any]) -> dict[str, Any]:
-        if given.get("shape"):
-            self._bench.primed(read(Shape, given["shape"]))
+    def _seal(self, _: dict[str, Any]) -> dict[str, Any]:
         self._bench.priming.seal()
         return {}
 
@@ -185,20 +182,14 @@ class RankProcess:
             directory=self._own_directory("compile"),
         )
 
-    def _leave(self, _: dict[str, Any]) -> dict[str, Any]:
-        if self._originals is not None:
-            self._originals.close()
-            self._originals = None
-        return {}
 
-
-def become_rank(rank: int, directory: Path, source: int, sink: int, owner: int) -> NoReturn:
+def become_rank(rank: int, homes: Homes, source: int, sink: int, owner: int) -> NoReturn:
     """Turn this forked process into a rank; it ends with its owner."""
     end_with(owner)
     torch.set_num_threads(1)
     status = 1
     try:
-        RankProcess(rank, directory, source, sink).serve()
+        RankProcess(rank, homes, source, sink).serve()
         status = 0
     except BaseException as error:
         sys.stderr.write(f"rank {rank}: {type(error).__name__}: {error}\n")

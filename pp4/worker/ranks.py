@@ -7,15 +7,16 @@ import math
 import os
 import select
 import signal
+import sys
 import time
 from collections import deque
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, TimedOutError, WrongError
 from pp4.wire import Decoder, Event, Reply, Request, encode
+from pp4.worker.compiling import Homes
 from pp4.worker.rank import become_rank
 
 _READ = 1 << 16
@@ -143,31 +144,52 @@ class RankEnd:
             return True
 
 
-def fork_pair(directory: Path) -> tuple[RankEnd, RankEnd]:
-    """Fork both ranks; each child keeps only its own two pipe ends."""
+def fork_pair(homes: Homes) -> tuple[RankEnd, RankEnd]:
+    """Fork both ranks; each child keeps only its own two pipe ends.
+
+    Raises:
+        OSError: there is no pipe or no process to be had; nothing of the pair is left then.
+    """
     owner = os.getpid()
-    pipes = [(os.pipe(), os.pipe()) for _ in range(2)]
-    every = {end for pair in pipes for pipe in pair for end in pipe}
+    pipes: list[tuple[int, int]] = []
     ends: list[RankEnd] = []
+    ours: set[int] = set()
     try:
-        for rank, (down, up) in enumerate(pipes):
+        for _ in range(4):
+            pipes.append(os.pipe())
+        every = {descriptor for pipe in pipes for descriptor in pipe}
+        for rank, (down, up) in enumerate(zip(pipes[::2], pipes[1::2], strict=True)):
             pid = os.fork()
             if pid == 0:
-                for descriptor in every - {down[0], up[1]}:
-                    os.close(descriptor)
-                _detach()
-                become_rank(rank, directory, down[0], up[1], owner)
+                _be_child(rank, homes, down[0], up[1], every, owner)
             ends.append(RankEnd(rank, pid, up[0], down[1]))
+            ours |= {up[0], down[1]}
     except OSError:
         # half a pair serves nobody
         for end in ends:
             end.bury()
         raise
     finally:
-        for down, up in pipes:
-            os.close(down[0])
-            os.close(up[1])
+        # the children's ends, and all ends of a child that never came to be
+        for descriptor in {one for pipe in pipes for one in pipe} - ours:
+            os.close(descriptor)
     return ends[0], ends[1]
+
+
+def _be_child(
+    rank: int, homes: Homes, source: int, sink: int, every: set[int], owner: int
+) -> NoReturn:
+    """What the child does after its fork; nothing of the owner's own clearing up is its to run."""
+    try:
+        for descriptor in every - {source, sink}:
+            os.close(descriptor)
+        _detach()
+        become_rank(rank, homes, source, sink, owner)
+    except BaseException as error:
+        sys.stderr.write(f"rank {rank}: {type(error).__name__}: {error}\n")
+        sys.stderr.flush()
+    finally:
+        os._exit(1)
 
 
 def _detach() -> None:
@@ -182,17 +204,40 @@ class Pair:
     """Both ranks, pumped together against one deadline.
 
     Args:
-        directory: a directory that both ranks may write.
+        homes: directories that both ranks may write.
         lifeline: a pipe whose other end belongs to whoever asked; waiting ends when it breaks.
     """
 
-    def __init__(self, directory: Path, lifeline: int | None = None) -> None:
-        self.ends = fork_pair(directory)
+    def __init__(self, homes: Homes, lifeline: int | None = None) -> None:
+        self.ends = fork_pair(homes)
         self._lifeline = lifeline
         self.broken: Code | None = None
 
     def __getitem__(self, rank: int) -> RankEnd:
         return self.ends[rank]
+
+    def ask(self, rank: int, verb: str, arguments: dict[str, Any]) -> None:
+        """Send one rank a request.
+
+        Raises:
+            TimedOutError: ``STEP_TIMEOUT``, it may have got a part of it: the pair is ``broken``.
+        """
+        with self._breaking():
+            self.ends[rank].ask(verb, arguments)
+
+    def resume(self, rank: int) -> None:
+        """Let a paused rank go on; as :meth:`ask`."""
+        with self._breaking():
+            self.ends[rank].resume()
+
+    @contextlib.contextmanager
+    def _breaking(self) -> Iterator[None]:
+        """Whatever ends in an error here leaves ranks in a state that nobody knows."""
+        try:
+            yield
+        except Pp4Error as error:
+            self.broken = error.refusal.code
+            raise
 
     def until(self, condition: Callable[[], bool], deadline: Deadline, doing: str) -> None:
         """Pump both streams until a condition holds.
@@ -205,7 +250,7 @@ class Pair:
             WrongError: ``BAD_FRAME``, a rank wrote what is no frame.
             RefusedError: ``INTERRUPTED``, whoever asked is gone.
         """
-        try:
+        with self._breaking():
             while not condition():
                 live = [end for end in self.ends if end.alive]
                 if not live:
@@ -213,9 +258,6 @@ class Pair:
                 self._pump(live, deadline, doing)
                 if not condition():
                     deadline.require(doing, left=f"ranks {[end.pid for end in live]}")
-        except Pp4Error as error:
-            self.broken = error.refusal.code
-            raise
 
     def _pump(self, live: list[RankEnd], deadline: Deadline, doing: str) -> None:
         poll = select.poll()
@@ -242,8 +284,8 @@ class Pair:
             WrongError: ``RANK_DIED``.
             TimedOutError: ``STEP_TIMEOUT``.
         """
-        for end, given in zip(self.ends, arguments, strict=True):
-            end.ask(verb, given)
+        for rank, given in enumerate(arguments):
+            self.ask(rank, verb, given)
         deadline = Deadline.after(SystemClock(), limit_s)
         self.until(lambda: all(end.settled for end in self.ends), deadline, verb)
         return self.ends[0].answer(verb), self.ends[1].answer(verb)

@@ -102,6 +102,22 @@ def test_a_rank_that_reads_nothing_does_not_block_its_owner(owner):
     reply = owner.reply("both", **given)
     assert reply.refusal["code"] == "STEP_TIMEOUT"
     assert reply.refusal["left"] == f"process {owner.pids[0]}"
+    # it may have got a part of the request: nobody knows what it does with it
+    os.kill(owner.pids[0], signal.SIGCONT)
+    assert owner.refused("block", case=case()) == "STICKY"
+    proves_death_and_serves_again(owner)
+
+
+def test_a_rank_killed_before_the_branch(owner):
+    owner.fresh(HASTY)
+    assert owner.both("capture", {"name": "g", "case": case()}) == [{}, {}]
+    ask = {"case": case(), "switch": True, "graph": "g"}
+    # once with both, or the survivor would look a minute for its peer before it launches
+    assert owner.ask("select", **ask)["released"]
+    os.kill(owner.pids[1], signal.SIGKILL)
+    assert within(lambda: not running(owner.pids[1]))
+    assert owner.refused("select", **ask) == "RANK_DIED"
+    assert owner.refused("block", case=case()) == "STICKY"
     proves_death_and_serves_again(owner)
 
 

@@ -155,6 +155,8 @@ def introduce(context):
     """What a first arm records of the ranks, so that there is something to write down."""
     context.record.definition = "d" * 64
     context.record.versions = {"python": "3"}
+    context.record.libraries = (Library("libc.so.6", "c" * 64),)
+    context.record.solo = Compiled("d" * 64, "e" * 64, "sm_90")
     return Finding(None)
 
 

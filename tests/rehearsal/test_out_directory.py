@@ -88,3 +88,14 @@ def test_what_still_works_is_said_where_there_is_no_triton(
     with pytest.raises(RefusedError) as caught:
         rehearse()
     assert caught.value.refusal.next.split()[0] == next_word
+
+
+@pytest.mark.parametrize("below", ["out", "a/b/c"])
+def test_directories_for_a_receipt_that_does_not_come_are_removed(rehearse, tmp_path, below):
+    def stopped(_):
+        raise KeyboardInterrupt
+
+    (tmp_path / "kept").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        rehearse(passing("stopped", stopped, gate=0), out=tmp_path / "kept" / below)
+    assert list((tmp_path / "kept").iterdir()) == []

@@ -163,6 +163,34 @@ def test_the_flipped_bit_was_seen_once_in_each_direction(rehearsed):
     assert flipped["facts"]["mismatches"] == [1, 1]
 
 
+def test_the_leak_showed_wherever_it_can(rehearsed):
+    arms = all_arms(rehearsed.receipt)
+    leak, settled = arms["gate-7/leak"]["facts"], arms["gate-7/settled"]["facts"]
+    assert set(leak) == set(settled)
+    assert len(leak) == 4
+    for place, found in leak.items():
+        assert len(found) == 2, place
+        assert settled[place] == [], place
+
+
+def test_both_ranks_mapped_what_the_owner_hashed(rehearsed):
+    facts = all_arms(rehearsed.receipt)["gate-0/libraries"]["facts"]
+    assert SHA.fullmatch(facts["mapped"])
+    assert facts["mapped_by_ranks"] == [facts["mapped"]] * 2
+
+
+def test_the_late_rank_really_answered(rehearsed):
+    late = all_arms(rehearsed.receipt)["gate-5/late-answer"]["facts"]
+    assert late["ranks_with_clean_own_word"] == [1]
+
+
+def test_what_no_launch_could_show_is_not_claimed(rehearsed):
+    facts = all_arms(rehearsed.receipt)["gate-1/one-specialisation"]["facts"]
+    before, after = facts["cached_before_and_after"]
+    assert 0 < before == after
+    assert facts["compilation_at_launch"].startswith("not exercised")
+
+
 def test_both_ranks_ran_equal_binaries_and_solo_another(rehearsed):
     kernels = rehearsed.receipt["kernels"]
     names = [(kernel["name"], kernel["rank"]) for kernel in kernels]

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import gettempdir
 
 from pp4.config import Settings
 from pp4.doctor import Answer, PathFacts, diagnose
 
 GIB = 1 << 30
-STATE, HOST, TEMP, SHM = Path("/home/u/st"), Path("/var/lib/pp4"), Path("/tmp"), Path("/dev/shm")
-SETTINGS = Settings(debug=False, color=False, state_dir=STATE, host_dir=HOST, temp_dir=TEMP)
+STATE, HOST, TEMP, SHM = Path("/home/u/st"), Path("/var/lib/pp4"), Path(gettempdir()), Path("/dev/shm")
+SETTINGS = Settings(debug=False, color=False, state_dir=STATE, host_dir=HOST)
 MOUNTS = "22 1 8:1 / / rw - ext4 /dev/sda rw\n23 22 0:5 / /dev/shm rw - tmpfs tmpfs rw\n"
 ROW = "{0}, NVIDIA H200, 580.65.06, {1}, {2}"
 MATRIX = (
@@ -34,7 +35,7 @@ class Machine:
     version: tuple[int, int, int] = (3, 11, 9)
     system: tuple[str, str] = ("Linux", "x86_64")
     packages: dict[str, str] = field(
-        default_factory=lambda: {"torch": "2.13.0+cpu", "triton": "3.7.1"}
+        default_factory=lambda: {"torch": "2.13.0+cpu", "triton": "3.7.1", "numpy": "2.3.1"}
     )
     programs: set[str] = field(default_factory=lambda: {"nvidia-smi", "ssh", "ssh-keygen"})
     answers: dict[str, Answer] = field(default_factory=smi)

@@ -145,7 +145,8 @@ def test_a_changed_receipt_is_wrong(capsys, receipt):
         (["--kind", "qualification"], Code.WRONG_KIND),
         (["--current"], Code.HISTORICAL),
         (["--max-age", "0"], Code.TOO_OLD),
-        (["--allowed-signers", "/dev/null"], Code.SIGNATURE_MISSING),
+        (["--allowed-signers", __file__], Code.SIGNATURE_MISSING),
+        (["--allowed-signers", "/nope"], Code.UNREADABLE),
     ],
 )
 def test_a_policy_refuses_a_good_receipt(capsys, receipt, flags, code):
@@ -170,6 +171,7 @@ USAGE = {
     "a file is missing": ["verify-receipt"],
     "an option without its value": ["verify-receipt", "a.json", "--kind"],
     "unknown kind": ["verify-receipt", "a.json", "--kind", "rehersal"],
+    "an age beyond all dates": ["verify-receipt", "a.json", "--max-age", "999999999w"],
     "bad age": ["verify-receipt", "a.json", "--max-age", "soon"],
     "unknown code": ["explain", "NOT_A_CODE"],
     "too many codes": ["explain", "USAGE", "SCHEMA"],
@@ -264,8 +266,9 @@ def broken(*_):
 def test_an_unexpected_error_is_one_refusal(capsys, monkeypatch):
     monkeypatch.setattr("pp4.receipts.verify", broken)
     code, out, err = call(capsys, "verify-receipt", "a.json")
-    assert (code, out) == (Exit.REFUSED, "")
+    assert (code, out) == (Exit.WRONG, "")
     record = refusal(err)
+    assert record["left"] == "nothing"
     assert record["code"] == Code.INTERNAL
     assert record["where"].startswith("pp4.cli:")
     assert record["found"].startswith("KeyError: 'a bug")
@@ -276,7 +279,7 @@ def test_debug_adds_the_traceback(capsys, monkeypatch):
     monkeypatch.setenv("PP4_DEBUG", "1")
     code = cli.main(["verify-receipt", "a.json", "--json"])
     out, err = capsys.readouterr()
-    assert code == Exit.REFUSED
+    assert code == Exit.WRONG
     assert json.loads(out)["code"] == Code.INTERNAL
     assert "Traceback" in err
     assert "in broken" in err
@@ -335,3 +338,11 @@ def test_verification_imports_neither_torch_nor_paramiko(tmp_path):
         env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )
     assert done.stderr.endswith("heavy: ")
+
+
+def test_a_receipt_is_checked_where_no_directory_takes_files(capsys, receipt, monkeypatch):
+    def nowhere():
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", nowhere)
+    assert call(capsys, "verify-receipt", receipt)[0] == Exit.DONE

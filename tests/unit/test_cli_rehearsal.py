@@ -195,3 +195,25 @@ def test_a_second_signal_during_the_clean_up_is_unclean():
     assert process.returncode == Exit.UNCLEAN
     assert "left      processes of this run may still be there" in err.splitlines()
     assert "Traceback" not in err
+
+
+def test_an_unforeseen_error_while_something_may_run_is_unclean(rehearsal, capsys):
+    rehearsal["error"] = KeyError("a bug")
+    assert cli.main(["pair-qualify", "--dry-run", "--json"]) == Exit.UNCLEAN
+    record = json.loads(capsys.readouterr().out)
+    assert (record["code"], record["left"]) == (Code.INTERNAL, "not known")
+
+
+def test_an_unforeseen_error_after_the_run_is_wrong(rehearsal, capsys, monkeypatch):
+    def broken(*_):
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("pp4.console.Console.outcome", broken)
+    assert cli.main(["pair-qualify", "--dry-run", "--json"]) == Exit.WRONG
+    assert json.loads(capsys.readouterr().out)["left"] == "nothing"
+
+
+def test_the_help_names_only_what_is_left(capsys):
+    assert cli.main(["pair-qualify", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "receipt, which holds the journal" in text

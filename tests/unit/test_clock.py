@@ -108,3 +108,11 @@ def test_what_is_no_span_is_a_usage_error(text):
         parse_span(text, "--max-age")
     assert caught.value.refusal.where == "--max-age"
     assert caught.value.refusal.found == repr(text)
+
+
+@pytest.mark.parametrize("text", ["999999999w", "142857143w"])
+def test_a_span_beyond_all_dates_is_a_usage_error(text):
+    with pytest.raises(UsageError) as caught:
+        parse_span(text, "--max-age")
+    refusal = caught.value.refusal
+    assert (refusal.code, refusal.where, refusal.found) == (Code.USAGE, "--max-age", repr(text))

@@ -76,6 +76,7 @@ def test_nowhere_to_live_refuses(monkeypatch):
     with pytest.raises(RefusedError) as caught:
         load_settings({})
     assert caught.value.refusal.found == "nothing"
+    assert caught.value.refusal.next == "export PP4_STATE_DIR=/absolute/path"
 
 
 def test_a_child_inherits_neither_switch():
@@ -93,3 +94,49 @@ def test_a_child_inherits_from_this_process(monkeypatch):
     env = child_environment({})
     assert env["PP4_TEST_MARK"] == "x"
     assert SWITCHES[1] not in env
+
+
+def test_a_temporary_directory_is_looked_for_only_where_it_is_used(monkeypatch, tmp_path):
+    def nowhere():
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", nowhere)
+    settings = load_settings(HOME)
+    with pytest.raises(RefusedError) as caught:
+        _ = settings.temp_dir
+    refusal = caught.value.refusal
+    assert (refusal.code, refusal.next) == (Code.BAD_SETTING, "export TMPDIR=/absolute/path")
+
+
+@pytest.mark.parametrize("text", [__file__, "/nowhere/at/all", "/" + "x" * 300])
+def test_a_temporary_directory_that_is_none_refuses_where_it_is_used(text):
+    settings = load_settings(HOME | {"TMPDIR": text})
+    with pytest.raises(RefusedError) as caught:
+        _ = settings.temp_dir
+    refusal = caught.value.refusal
+    assert refusal.code is Code.BAD_SETTING
+    assert "TMPDIR" in refusal.where
+
+
+def test_a_temporary_directory_that_serves(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert load_settings(HOME | {"TMPDIR": str(tmp_path)}).temp_dir == tmp_path
+    assert load_settings(HOME).temp_dir == tmp_path
+
+
+def test_a_directory_whose_name_is_too_long_refuses():
+    with pytest.raises(RefusedError) as caught:
+        load_settings(HOME | {"PP4_STATE_DIR": "/" + "x" * 300})
+    assert caught.value.refusal.code is Code.BAD_SETTING
+
+
+def test_a_directory_that_may_not_be_looked_at_refuses(monkeypatch):
+    def forbidden(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", forbidden)
+    with pytest.raises(RefusedError) as caught:
+        load_settings(HOME | {"PP4_HOST_DIR": "/root/x"})
+    refusal = caught.value.refusal
+    assert refusal.code is Code.BAD_SETTING
+    assert "Permission denied" in refusal.found

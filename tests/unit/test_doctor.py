@@ -1,9 +1,11 @@
 """Every branch of the doctor but the GPUs, and the real probes."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from pp4.config import SWITCHES
 from pp4.doctor import Answer, PathFacts, Status, SystemProbes, diagnose
 from pp4.doctor.state import filesystem
 from pp4.errors import Exit
@@ -188,3 +190,17 @@ def test_real_facts(tmp_path):
     assert probes.facts(tmp_path / "gone") is None
     assert probes.real(tmp_path / "l") == probes.real(tmp_path / "d")
     assert probes.names(tmp_path) == ("d", "f", "l")
+
+
+def test_what_the_rehearsal_demands_is_looked_for():
+    machine = Machine(packages={"torch": "2.13.0", "triton": "3.7.1"})
+    checks = diagnose(machine, SETTINGS, strict=False).checks
+    (numpy,) = [one for one in checks if one.name == "numpy"]
+    assert (numpy.status, numpy.found) == (Status.MISSING, "not installed")
+
+
+def test_a_program_is_not_told_of_the_switches(monkeypatch):
+    monkeypatch.setenv(SWITCHES[0], "1")
+    answer = SystemProbes().ask([sys.executable, "-c", "import os; print(*os.environ)"])
+    assert answer.ok
+    assert SWITCHES[0] not in answer.out.split()

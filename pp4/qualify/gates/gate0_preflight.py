@@ -1,4 +1,4 @@
-"""Gate 0: the devices and libraries are what they should be, and every bit of the link works."""
+"""Gate 0: the devices and libraries are what they should be, and a message crosses bit by bit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pp4.errors import Code
 from pp4.qualify import judge
 from pp4.qualify.arms import Finding, must_catch, must_pass
 from pp4.qualify.context import Context
+from pp4.qualify.gates import looking
 from pp4.qualify.session import facts_of
 from pp4.wire.facts import Library, Pattern, read
 
@@ -48,13 +49,16 @@ def _pattern(context: Context, flip_at: int) -> Finding:
     session.start()
     patient = context.settings.patient
     wrong: list[int] = []
+    code = None
     for writer in (0, 1):
-        session.link(None, context.settings.rows, (patient, patient))
+        session.link(context.settings.rows, (patient, patient))
         given = {"writer": writer, "seed": context.settings.seed, "epochs": epochs}
         ranks = session.both("pattern", {**given, "flip_at": flip_at})
-        wrong.append(read(Pattern, facts_of(ranks[1 - writer])).mismatches)
+        both = [read(Pattern, facts_of(rank)) for rank in ranks]
+        code = code or judge.pattern(both, epochs)
+        wrong.append(both[1 - writer].mismatches)
     return Finding(
-        Code.PATTERN_MISMATCH if any(wrong) else None,
+        code,
         {"bytes": 256, "epochs_each_way": epochs, "mismatches": tuple(wrong)},
         repetitions=2 * epochs,
     )
@@ -68,21 +72,26 @@ def _one_bit_flipped(context: Context) -> Finding:
     return _pattern(context, context.settings.pattern_epochs // 2)
 
 
-def _fingerprints(context: Context, *, flip: bool) -> tuple[Library, ...]:
+def fingerprints(context: Context, *, flip: bool) -> tuple[Library, ...]:
+    """Digests of the libraries that the owner maps."""
     facts = context.session.ask("libraries", flip=flip)
     return tuple(read(Library, library) for library in facts["libraries"])
 
 
 def _same_libraries(context: Context) -> Finding:
-    context.record.libraries = _fingerprints(context, flip=False)
-    again = _fingerprints(context, flip=False)
+    """The owner hashes what it maps, for gate 7 to compare with; its ranks map the very same."""
+    found = fingerprints(context, flip=False)
+    context.record.libraries = found
+    ranks = [looking.shared_objects(identity.pid) for identity in context.session.start()]
+    owner = looking.shared_objects(looking.owner_pid(context.hold))
     return Finding(
-        judge.libraries(again, context.record.libraries), {"libraries": len(again)}, repetitions=2
+        judge.libraries(found, found) or judge.mapped(ranks, owner),
+        {"libraries": len(found), "mapped": owner, "mapped_by_ranks": tuple(ranks)},
     )
 
 
 def _changed_byte(context: Context) -> Finding:
-    changed = _fingerprints(context, flip=True)
+    changed = fingerprints(context, flip=True)
     known = {library.name: library.sha256 for library in context.record.libraries}
     names = tuple(library.name for library in changed if known.get(library.name) != library.sha256)
     return Finding(judge.libraries(changed, context.record.libraries), {"changed": names})
@@ -100,7 +109,7 @@ ARMS = (
     must_pass(
         GATE,
         "data-pattern",
-        "each rank reads from its own inbox what the peer wrote, all 256 bytes, both directions",
+        "each rank reads what the peer wrote into one slot of its inbox, 256 bytes, both ways",
         _every_bit,
     ),
     must_catch(
@@ -111,7 +120,10 @@ ARMS = (
         _one_bit_flipped,
     ),
     must_pass(
-        GATE, "libraries", "mapped libraries hash to what they hashed at the start", _same_libraries
+        GATE,
+        "libraries",
+        "the owner's libraries are hashed, and both ranks map the very same files",
+        _same_libraries,
     ),
     must_catch(
         GATE,

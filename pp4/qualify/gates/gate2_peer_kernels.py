@@ -10,6 +10,7 @@ from pp4.qualify import judge
 from pp4.qualify.arms import Arm, Finding, must_catch, must_pass
 from pp4.qualify.context import Context
 from pp4.qualify.gates import proofs
+from pp4.qualify.session import Session
 from pp4.wire.facts import Case, Launch
 
 GATE = 2
@@ -63,29 +64,32 @@ def _skewed(context: Context) -> Finding:
     return _compared(context, [context.case(1, 2, 331)], first=1, second="launched")
 
 
-def _fault(flaw: str, code: Code) -> Callable[[Context], Finding]:
-    """A flaw in either shard must reach both ranks as the same word, and nothing may leave."""
+def _fault(flaw: str, code: Code, control: str | None = None) -> Callable[[Context], Finding]:
+    """A flaw in either shard must reach both ranks as the same word, and nothing may leave.
+
+    The position before the flaw is clean, the flaw's and every later one carries the word.
+    """
 
     def run(context: Context) -> Finding:
+        launch = Launch(control=control)
         for rank in (0, 1):
-            session = context.fresh()
+            # with a control somebody may have to wait out its budget
+            session = context.hasty() if control else context.fresh()
             case = context.case(1, 3, 340 + rank, flaw=flaw, flaw_rank=rank, flaw_at=1)
-            exchange = session.block(case)
-            wrong = judge.failed_closed(exchange, code)
-            wrong = wrong or _inside(exchange.blocks[0].errors[0], session, case)
+            exchange = session.block(case, (launch, launch))
+            wrong = judge.failed_closed(exchange, code, context.settings.failed_block_ns)
+            wrong = wrong or judge.inside(exchange, code) or _expected(session, case)
             if wrong:
-                return Finding(wrong, {"flaw": flaw, "in_shard_of_rank": rank})
+                why = exchange.why or "released"
+                return Finding(wrong, {"flaw": flaw, "in_shard_of_rank": rank, "why": why})
         return Finding(None, {"flaw": flaw, "code": str(code)}, repetitions=2)
 
     return run
 
 
-def _inside(errors: tuple[int, ...], session: Any, case: Case) -> Code | None:
-    """The position before the flaw is clean, the flaw's and every later one carries the word."""
+def _expected(session: Session, case: Case) -> Code | None:
+    """The reference draws nothing from the flaw on either."""
     (reference,) = session.expect(case, solo=False)
-    clean, *rest = errors
-    if clean or len(set(rest)) != 1 or not rest[0]:
-        return Code.WRONG_ERROR_WORD
     return None if reference.tokens[0][1:] == (-1, -1) else Code.OUTPUT_MISMATCH
 
 
@@ -94,13 +98,15 @@ def _foreign_epoch(context: Context) -> Finding:
     session, settings = context.session, context.settings
     session.start()
     patient = settings.patient
-    start = session.link(settings.shape, settings.rows, (patient, patient))["start"]
+    session.prime(settings.shape, recorded=True)
+    start = session.link(settings.rows, (patient, patient))["start"]
     # one slot ahead and the same slot parity: the flag that rank 0 polls is too high
     given = {"generation": 0, "rows": settings.rows, "waits": patient.model_dump()}
     session.both("link", {**given, "start": start}, {**given, "start": start + 2})
     session.both("connect", {})
     exchange = session.block(context.case(1, 1, 350))
-    return Finding(judge.failed_closed(exchange, Code.PROTOCOL), {"start_epochs_apart": 2})
+    wrong = judge.failed_closed(exchange, Code.PROTOCOL, settings.failed_block_ns)
+    return Finding(wrong, {"start_epochs_apart": 2})
 
 
 def _mutant(name: str, **how: Any) -> Callable[[Context], Finding]:
@@ -195,6 +201,20 @@ _MUTANTS: tuple[Arm, ...] = (
         Code.OUTPUT_MISMATCH,
         "of equal values the higher id comes first",
         _mutant("tie_other_way", content="shard-ties"),
+    ),
+    must_catch(
+        GATE,
+        "skipped-test",
+        Code.RELEASED_AFTER_ERROR,
+        "no tile looks for NaN, and a shard has one",
+        _fault("nan", Code.BAD_LOGITS, "skip_bad_test"),
+    ),
+    must_catch(
+        GATE,
+        "unsaid-fault",
+        Code.WRONG_ERROR_WORD,
+        "a rank with a NaN keeps it to itself, and its peer waits",
+        _fault("nan", Code.BAD_LOGITS, "no_error_message"),
     ),
     must_catch(
         GATE,

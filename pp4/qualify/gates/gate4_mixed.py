@@ -64,14 +64,22 @@ def _originals(context: Context) -> Finding:
     for rank in session.both("capture", {"name": name, "case": case.model_dump()}):
         facts_of(rank)
     on = _select(session, case, switch=True, graph=name)
-    mixed = _select(session, case.model_copy(update={"modes": _MIXED}), switch=True, graph=name)
+    code, branched = _branched(session, case.model_copy(update={"modes": _MIXED}), name)
     kept = all(one.path == "original" and one.same_objects and one.q_zero for one in on)
     same = [one.tokens for one in on] == [one.tokens for one in off]
-    branched = all(one.path == "sampled" and not one.same_objects for one in mixed)
     return Finding(
-        None if kept and same and branched else Code.NOT_ORIGINAL,
+        code if kept and same and branched else Code.NOT_ORIGINAL,
         {"same_objects": kept, "same_tokens": same, "mixed_is_sampled": branched},
     )
+
+
+def _branched(session: Session, case: Case, graph: str) -> tuple[Code | None, bool]:
+    """The other side of the branch: whether it was taken, and what is wrong with its outputs."""
+    facts = session.ask("select", case=case.model_dump(), switch=True, graph=graph)
+    mixed = [read(Selected, facts_of(rank)) for rank in facts["ranks"]]
+    (reference,) = session.expect(case, solo=False)
+    code = judge.selected(mixed, facts["released"] is True, str(facts["why"]), reference)
+    return code, all(one.path == "sampled" and not one.same_objects for one in mixed)
 
 
 def _refusals(context: Context) -> Finding:
@@ -87,9 +95,11 @@ def _refusals(context: Context) -> Finding:
     }
     for head_mode, code in asked.items():
         found = session.ask("select", case=case, switch=True, head_mode=head_mode)
-        for rank in found["ranks"]:
-            if code_of(rank) is not code:
-                return Finding(code, {"head_mode": head_mode})
+        codes = [code_of(rank) for rank in found["ranks"]]
+        wrong = judge.refused(codes, code)
+        if wrong:
+            given = tuple(str(one or "none") for one in codes)
+            return Finding(wrong, {"head_mode": head_mode, "wanted": str(code), "found": given})
     return Finding(None, {"refused": tuple(asked)}, repetitions=len(asked))
 
 

@@ -9,28 +9,31 @@ from pp4.qualify import judge
 from pp4.qualify.arms import Finding, must_catch, must_pass
 from pp4.qualify.context import Context
 from pp4.qualify.session import Session, facts_of
-from pp4.wire.facts import Block, Case, Exchange, Launch, read, word_of
+from pp4.wire.facts import Block, Case, Exchange, Launch, read
 
 GATE = 5
+_LATE = 1
 
 
-def _stuck(session: Session, case: Case, fault: Code, ranks: tuple[int, ...]) -> Code | None:
+def _alone(session: Session, rank: int, case: Case) -> Block:
+    """Launch one rank past the owner, while its peer stands still."""
+    given = {"case": case.model_dump(), "launch": Launch().model_dump()}
+    return read(Block, facts_of(session.one(rank, "run", given)))
+
+
+def _stuck(
+    context: Context, case: Case, fault: Code, ranks: tuple[int, ...], first: Exchange
+) -> Code | None:
     """The owner refuses the next block, and the kernels themselves keep the error.
 
-    The second part goes past the owner: each rank is launched alone, so a rank that waited for
-    its peer again would run out its budget with another word.
+    The second part goes past the owner: one rank after the other is launched alone, so a rank that
+    waited for its peer again would run out its budget, and the time that it took shows it.
     """
+    session = context.session
     if session.refusal("block", case=case.model_dump(), launches=[{}, {}]) is not Code.STICKY:
         return Code.STICKY
-    if len(ranks) < 2:
-        return None
-    again = session.both("run", {"case": case.model_dump(), "launch": Launch().model_dump()})
-    blocks = [read(Block, facts_of(rank)) for rank in again]
-    if any(word_of(block) is not fault for block in blocks):
-        return Code.WRONG_ERROR_WORD
-    if any(block.clean or not all(row[0] for row in block.errors) for block in blocks):
-        return Code.STICKY
-    return None
+    blocks = [_alone(session, rank, case) for rank in ranks]
+    return judge.stuck(blocks, ranks, fault, first, context.settings.failed_block_ns)
 
 
 def _let_go(context: Context, session: Session) -> Code | None:
@@ -52,9 +55,9 @@ def _failure(
 ) -> Finding:
     """Judge one failed block: its words, that they stick, and that the pair can be replaced."""
     session = context.session
-    wrong = judge.failed_closed(exchange, fault, died)
+    wrong = judge.failed_closed(exchange, fault, context.settings.failed_block_ns, died)
     ranks = tuple(rank for rank in (0, 1) if rank not in died)
-    wrong = wrong or _stuck(session, case, fault, ranks)
+    wrong = wrong or _stuck(context, case, fault, ranks, exchange)
     wrong = wrong or _let_go(context, session)
     return Finding(
         wrong,
@@ -137,9 +140,11 @@ def _late_answer(context: Context, session: Session) -> Exchange:
 
 def _late_answer_kept(context: Context) -> Finding:
     exchange = _late_answer(context, context.session)
-    code = Code.RELEASED_AFTER_ERROR if exchange.released else Code(exchange.why)
     clean = tuple(block.rank for block in exchange.blocks if not block.own_error)
-    return Finding(code, {"ranks_with_clean_own_word": clean})
+    return Finding(
+        judge.late_answer(exchange, _LATE, context.settings.failed_block_ns),
+        {"ranks_with_clean_own_word": clean, "why": exchange.why or "released"},
+    )
 
 
 def _one_word(context: Context) -> Finding:

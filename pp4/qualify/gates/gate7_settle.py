@@ -3,39 +3,54 @@
 from __future__ import annotations
 
 from pp4.errors import Code
+from pp4.qualify import judge
 from pp4.qualify.arms import Finding, must_catch, must_pass
 from pp4.qualify.context import Context
+from pp4.qualify.gates import looking
+from pp4.qualify.gates.gate0_preflight import fingerprints
 
 GATE = 7
 
 
-def _look(context: Context) -> Finding:
-    """What the owner still has, and which rank processes the HOLD's books know to be alive."""
-    left = context.session.ask("settle")
-    ranks = tuple(one.label for one in context.hold.running() if "-rank-" in one.label)
-    clean = not (left["ranks"] or left["links"] or left["mapped"] or ranks)
-    return Finding(
-        None if clean else Code.LEAK,
-        {
-            "ranks_alive": ranks,
-            "workspaces_on_disk": tuple(left["links"]),
-            "workspaces_mapped": left["mapped"],
-        },
-    )
+def _look(context: Context) -> dict[str, tuple[str, ...]]:
+    """What the owner still has, and what the coordinator sees: of every owner there was."""
+    hold = context.hold
+    return {
+        "ranks_of_owner": tuple(str(pid) for pid in context.session.ask("settle")["ranks"]),
+        "ranks_alive": tuple(one.label for one in hold.running() if "-rank-" in one.label),
+        "workspaces_on_disk": looking.workspaces_on_disk(hold),
+        "workspaces_mapped": looking.workspaces_mapped(hold),
+    }
 
 
 def _leaking(context: Context) -> Finding:
-    """A pair and its workspaces are left behind."""
+    """A pair and its workspaces are left behind: each place where that shows has to show it."""
     context.fresh()
-    return _look(context)
+    left = _look(context)
+    return Finding(judge.left_behind([bool(found) for found in left.values()]), left)
 
 
 def _settled(context: Context) -> Finding:
     context.session.teardown()
-    return _look(context)
+    left = _look(context)
+    return Finding(Code.LEAK if any(left.values()) else None, left)
+
+
+def _same_libraries(context: Context) -> Finding:
+    """What gate 0 hashed, hashed again after everything that ran."""
+    again = fingerprints(context, flip=False)
+    return Finding(
+        judge.libraries(again, context.record.libraries), {"libraries": len(again)}, repetitions=2
+    )
 
 
 ARMS = (
     must_catch(GATE, "leak", Code.LEAK, "a pair and its workspaces are left behind", _leaking),
     must_pass(GATE, "settled", "no rank and no workspace is left", _settled),
+    must_pass(
+        GATE,
+        "libraries-unchanged",
+        "the libraries hash to what they hashed in gate 0",
+        _same_libraries,
+    ),
 )

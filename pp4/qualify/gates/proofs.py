@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pp4.errors import Code
 from pp4.qualify.arms import Arm, Finding, must_catch, must_pass
 from pp4.qualify.context import Context
-from pp4.qualify.host_model import CONTRACT, PLANTED, explore
+from pp4.qualify.host_model import CONTRACT, ECHOING, PLANTED, explore
 from pp4.qualify.session import Session, facts_of
 from pp4.wire.facts import Compiled, read
 
@@ -39,16 +39,24 @@ def _product(context: Context) -> Finding:
     return Finding(code, {"target": pair.target, "faults": faults}, repetitions=2)
 
 
-_CONTROLS = ("missing_barrier", "relaxed_signal")
+_CONTROLS = ("missing_barrier", "relaxed_signal", "relaxed_chain")
+
+
+def _compile_controls(context: Context) -> None:
+    """One mutant on each rank: two compilations in the time of one."""
+    session = context.fresh()
+    for place in range(0, len(_CONTROLS), 2):
+        # the last one of an odd number is compiled on both ranks
+        names = _CONTROLS[place], _CONTROLS[min(place + 1, len(_CONTROLS) - 1)]
+        first, second = ({"control": control, "shards": _PAIR} for control in names)
+        both = _compiled(context, session, first, second)
+        context.record.compiled_controls.update(zip(names, both, strict=True))
 
 
 def _mutant(name: str) -> Callable[[Context], Finding]:
     def run(context: Context) -> Finding:
         if name not in context.record.compiled_controls:
-            # one mutant on each rank: two compilations in the time of one
-            first, second = ({"control": control, "shards": _PAIR} for control in _CONTROLS)
-            both = _compiled(context, context.fresh(), first, second)
-            context.record.compiled_controls.update(zip(_CONTROLS, both, strict=True))
+            _compile_controls(context)
         faults = context.record.compiled_controls[name].faults
         return Finding(Code.PTX_ORDER if faults else None, {"faults": faults[:4]})
 
@@ -56,9 +64,17 @@ def _mutant(name: str) -> Callable[[Context], Finding]:
 
 
 def _contract(context: Context) -> Finding:
-    found = explore(CONTRACT)
-    code = Code.MODEL_VIOLATION if found.violations or not found.complete else None
-    return Finding(code, {"states": found.states, "moves": found.moves})
+    """The rules as they are required, and with every error told, as the kernels do."""
+    found = [explore(protocol) for protocol in (CONTRACT, ECHOING)]
+    broken = any(one.violations or not one.complete for one in found)
+    return Finding(
+        Code.MODEL_VIOLATION if broken else None,
+        {
+            "states": tuple(one.states for one in found),
+            "moves": tuple(one.moves for one in found),
+        },
+        repetitions=len(found),
+    )
 
 
 def _planted(context: Context) -> Finding:
@@ -96,6 +112,13 @@ ARMS: tuple[Arm, ...] = (
         Code.PTX_ORDER,
         "the kernel with relaxed stores in place of its releases, compiled",
         _mutant("relaxed_signal"),
+    ),
+    must_catch(
+        GATE,
+        "ptx-relaxed-chain",
+        Code.PTX_ORDER,
+        "the kernel with a retirement count that orders nothing, compiled",
+        _mutant("relaxed_chain"),
     ),
     must_pass(
         GATE,

@@ -81,6 +81,7 @@ PASSED_ON = {
     Code.RANKS_DIFFER,
     Code.INCOMPLETE,
     Code.PEER_TIMEOUT,
+    Code.BAD_LOGITS,
 }
 
 

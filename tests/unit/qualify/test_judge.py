@@ -4,7 +4,7 @@ import pytest
 
 from pp4.errors import Code
 from pp4.qualify import judge
-from pp4.wire.facts import Case, Expectation, Identity, Library, Primed, Selected
+from pp4.wire.facts import Case, Expectation, Identity, Library, Pattern, Primed, Selected
 from tests.unit.wire.examples import STAMPS, block, exchange, kept
 
 POISON = -77
@@ -67,6 +67,65 @@ def test_libraries(found, expected, code):
     assert judge.libraries(tuple(found), expected) is code
 
 
+@pytest.mark.parametrize(
+    ("ranks", "owner", "code"),
+    [
+        (["m", "m"], "m", None),
+        (["m", "x"], "m", Code.LIBRARY_CHANGED),
+        (["m", "m"], "x", Code.LIBRARY_CHANGED),
+        (["", ""], "", Code.LIBRARY_CHANGED),
+        (["m"], "m", Code.LIBRARY_CHANGED),
+        ([], "m", Code.LIBRARY_CHANGED),
+    ],
+)
+def test_what_ranks_map_is_what_their_owner_hashed(ranks, owner, code):
+    assert judge.mapped(ranks, owner) is code
+
+
+def tried(rank, epochs=9, mismatches=0):
+    return Pattern(rank=rank, epochs=epochs, mismatches=mismatches)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "epochs", "code"),
+    [
+        ([tried(0), tried(1)], 9, None),
+        ([tried(0), tried(1, mismatches=1)], 9, Code.PATTERN_MISMATCH),
+        ([tried(0, mismatches=1), tried(1)], 9, Code.PATTERN_MISMATCH),
+        ([tried(0), tried(1, epochs=8)], 9, Code.PATTERN_MISMATCH),
+        ([tried(0, epochs=8), tried(1)], 9, Code.PATTERN_MISMATCH),
+        ([tried(0), tried(0)], 9, Code.PATTERN_MISMATCH),
+        ([tried(0)], 9, Code.PATTERN_MISMATCH),
+        ([tried(0, epochs=0), tried(1, epochs=0)], 0, Code.PATTERN_MISMATCH),
+        ([], 9, Code.PATTERN_MISMATCH),
+    ],
+)
+def test_a_pattern_is_whole_on_both_ranks_or_it_is_none(ranks, epochs, code):
+    assert judge.pattern(ranks, epochs) is code
+
+
+KERNEL = {"code": "UNPRIMED", "where": "kernel sampled_fused"}
+
+
+@pytest.mark.parametrize(
+    ("refusals", "code"),
+    [
+        ([KERNEL, KERNEL], Code.UNPRIMED),
+        ([KERNEL, None], None),
+        ([None, None], None),
+        ([KERNEL], None),
+        ([], None),
+        # the same code where priming itself came to nothing, or there is no rendezvous
+        ([KERNEL, {**KERNEL, "where": "block"}], None),
+        ([{**KERNEL, "where": "block"}] * 2, None),
+        ([{**KERNEL, "where": "link"}] * 2, None),
+        ([{**KERNEL, "code": "INTERNAL"}] * 2, None),
+    ],
+)
+def test_unprimed_is_refused_by_the_kernel_on_both_ranks(refusals, code):
+    assert judge.unprimed(refusals) is code
+
+
 def one_primed(rank, **changes):
     given = {
         "rank": rank,
@@ -102,6 +161,29 @@ def test_primed(change, first_launch, meanwhile, code):
 def test_primed_needs_two(count):
     ones = [one_primed(0)] * count
     assert judge.primed(ones, 99, "UNPRIMED") is Code.KERNELS_DIFFER
+
+
+@pytest.mark.parametrize(
+    ("change", "cached", "code"),
+    [
+        ({}, (3, 3), None),
+        ({"ptx_sha256": "x"}, (3, 3), Code.KERNELS_DIFFER),
+        ({"cubin_sha256": "x"}, (3, 3), Code.KERNELS_DIFFER),
+        ({}, (3, 4), Code.COMPILED_AFTER_PRIMING),
+        ({}, (0, 0), Code.COMPILED_AFTER_PRIMING),
+    ],
+)
+def test_a_shape_compiled_again_is_what_was_primed(change, cached, code):
+    primed = [one_primed(0), one_primed(1)]
+    again = [one_primed(0), one_primed(1, **change)]
+    assert judge.one_specialisation(again, primed, cached) is code
+
+
+def test_without_anything_primed_nothing_is_the_same():
+    ones = [one_primed(0), one_primed(1)]
+    assert judge.one_specialisation(ones, (), (3, 3)) is Code.KERNELS_DIFFER
+    assert judge.one_specialisation((), (), (3, 3)) is Code.KERNELS_DIFFER
+    assert judge.one_specialisation(ones[:1], ones, (3, 3)) is Code.KERNELS_DIFFER
 
 
 ONE_WORD = Code.RELEASED_ON_ONE_WORD
@@ -205,6 +287,49 @@ def test_mixed(found, expected, greedy, code):
     assert judge.mixed(found, expected, greedy, CASE) is code
 
 
+def sampled(rank, tokens=((1, 2), (3, 4)), **changes):
+    return Selected(
+        rank=rank,
+        path="sampled",
+        same_objects=False,
+        tokens=tokens,
+        q_zero=False,
+        block=block(rank, **changes),
+    )
+
+
+GONE_WRONG = ((-1, -1), (-1, -1))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "released", "why", "code"),
+    [
+        ([sampled(0), sampled(1)], True, "", None),
+        ([sampled(0), sampled(1)], False, "BAD_LOGITS", Code.BAD_LOGITS),
+        ([sampled(0), sampled(1)], False, "", Code.INCOMPLETE),
+        ([sampled(0), sampled(1, own_error=2)], True, "", ONE_WORD),
+        ([sampled(0), sampled(1, errors=((0, 0), (0, 2)))], True, "", ONE_WORD),
+        ([sampled(0)], True, "", ONE_WORD),
+        ([sampled(0), ARGMAX], True, "", ONE_WORD),
+        ([sampled(0), sampled(0)], True, "", ONE_WORD),
+        ([], True, "", ONE_WORD),
+        ([sampled(0), sampled(1, stamps=((11, 12), (21, 20)))], True, "", Code.INCOMPLETE),
+        ([sampled(0), sampled(1, stamps=((11, 12), ()))], True, "", Code.INCOMPLETE),
+        ([sampled(0), sampled(1, epochs=(12,))], True, "", Code.INCOMPLETE),
+        ([sampled(0), sampled(1, digest="x")], True, "", Code.RANKS_DIFFER),
+        (
+            [sampled(0, digest="x"), sampled(1, digest="x")],
+            True,
+            "",
+            Code.OUTPUT_MISMATCH,
+        ),
+        ([sampled(0), sampled(1, GONE_WRONG)], True, "", Code.OUTPUT_MISMATCH),
+    ],
+)
+def test_what_the_branch_samples_is_judged_like_any_block(ranks, released, why, code):
+    assert judge.selected(ranks, released, why, expectation()) is code
+
+
 @pytest.mark.parametrize(
     ("before", "after", "changed", "code"),
     [
@@ -226,6 +351,7 @@ def test_neighbours_of_different_batches_do_not_compare():
 
 
 TIMEOUT = Code.PEER_TIMEOUT
+LIMIT = 1000
 
 
 def late(rank, **changes):
@@ -252,12 +378,125 @@ def late(rank, **changes):
     ],
 )
 def test_failed_closed(found, died, code):
-    assert judge.failed_closed(found, TIMEOUT, died) is code
+    assert judge.failed_closed(found, TIMEOUT, LIMIT, died) is code
 
 
 def test_nobody_who_speaks_has_not_failed_closed():
     silent = kept(TIMEOUT).model_copy(update={"blocks": ()})
-    assert judge.failed_closed(silent, TIMEOUT) is Code.RANK_DIED
+    assert judge.failed_closed(silent, TIMEOUT, LIMIT) is Code.RANK_DIED
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(("took", "code"), [(LIMIT, None), (LIMIT + 1, Code.STEP_TIMEOUT)])
+def test_a_wait_without_a_bound_is_no_failing_closed(rank, took, code):
+    slow = [late(one, elapsed_ns=took if one == rank else 1) for one in (0, 1)]
+    assert judge.failed_closed(kept(TIMEOUT, *slow), TIMEOUT, LIMIT) is code
+
+
+def flawed(*rows):
+    return kept(
+        "BAD_LOGITS", *(block(rank, own_error=2, errors=row) for rank, row in enumerate(rows))
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (flawed(((0, 2, 2),), ((0, 2, 2),)), None),
+        (flawed(((0, 2),), ((0, 2),)), None),
+        (flawed(((0, 2, 2),), ((2, 2, 2),)), Code.WRONG_ERROR_WORD),
+        (flawed(((0, 2, 2),), ((0, 0, 2),)), Code.WRONG_ERROR_WORD),
+        (flawed(((0, 2, 2),), ((0, 3, 3),)), Code.WRONG_ERROR_WORD),
+        (flawed(((0, 3, 3),), ((0, 3, 3),)), Code.WRONG_ERROR_WORD),
+        (flawed(((0,),), ((0,),)), Code.WRONG_ERROR_WORD),
+        (flawed((), ((0, 2, 2),)), Code.WRONG_ERROR_WORD),
+        (flawed(((0, 2, 2),)), Code.WRONG_ERROR_WORD),
+        (flawed(), Code.WRONG_ERROR_WORD),
+    ],
+)
+def test_a_fault_shows_from_its_position_on_and_on_both_ranks(found, code):
+    assert judge.inside(found, Code.BAD_LOGITS) is code
+
+
+FIRST = kept(TIMEOUT, late(0, elapsed_ns=900), late(1, elapsed_ns=100))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "ranks", "code"),
+    [
+        ([late(0, elapsed_ns=450), late(1)], (0, 1), None),
+        ([late(0)], (0,), None),
+        # waited out a budget again, which ends in the very same word
+        ([late(0), late(1, elapsed_ns=451)], (0, 1), Code.STICKY),
+        ([late(0, elapsed_ns=900)], (0,), Code.STICKY),
+        ([late(0), late(1, elapsed_ns=LIMIT + 1)], (0, 1), Code.STEP_TIMEOUT),
+        ([late(0), late(1, own_error=2)], (0, 1), Code.WRONG_ERROR_WORD),
+        ([late(0), late(1, errors=((3, 0), (3, 3)))], (0, 1), Code.STICKY),
+        ([late(0)], (0, 1), Code.RANK_DIED),
+        ([], (0,), Code.RANK_DIED),
+    ],
+)
+def test_a_failed_rank_that_is_launched_again_waits_for_nobody(blocks, ranks, code):
+    assert judge.stuck(blocks, ranks, TIMEOUT, FIRST, LIMIT) is code
+
+
+def test_a_fault_for_which_nobody_waited_is_only_bounded():
+    again = [block(0, own_error=2, errors=((2, 2), (2, 2)), elapsed_ns=901)]
+    assert judge.stuck(again, (0,), Code.BAD_LOGITS, FIRST, LIMIT) is None
+    assert judge.stuck(again, (0,), Code.BAD_LOGITS, FIRST, 900) is Code.STEP_TIMEOUT
+
+
+def answered(**changes):
+    """Rank 0 has given up, rank 1 comes late with a clean answer."""
+    return kept(TIMEOUT, late(0), block(1, **{"peer_error": 3, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (answered(), TIMEOUT),
+        (answered().model_copy(update={"released": True}), Code.RELEASED_AFTER_ERROR),
+        (kept("PROTOCOL", *answered().blocks), Code.PROTOCOL),
+        # a late rank that failed as well shows nothing about late answers
+        (answered(own_error=3), None),
+        (answered(errors=((0, 0), (0, 3))), None),
+        (answered(stamps=((1, 2), (3, 9))), None),
+        (answered(stamps=()), None),
+        (answered(elapsed_ns=LIMIT + 1), None),
+        (kept(TIMEOUT, block(0), block(1, peer_error=3)), None),
+        (kept(TIMEOUT, late(0)), None),
+        (kept(TIMEOUT, late(0), died=(1,)), None),
+        (kept(TIMEOUT), None),
+    ],
+)
+def test_a_late_answer_is_kept_only_if_there_was_one(found, code):
+    assert judge.late_answer(found, 1, LIMIT) is code
+
+
+HEAD = Code.UNSUPPORTED_HEAD_MODE
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        ([HEAD, HEAD], None),
+        ([HEAD, None], Code.NOT_ORIGINAL),
+        ([HEAD, Code.UNPRIMED], Code.NOT_ORIGINAL),
+        ([None, None], Code.NOT_ORIGINAL),
+        ([HEAD], Code.NOT_ORIGINAL),
+        ([], Code.NOT_ORIGINAL),
+    ],
+)
+def test_a_refusal_by_another_name_is_not_called_by_the_wanted_one(found, code):
+    assert judge.refused(found, HEAD) is code
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [([True, True], Code.LEAK), ([True, False], None), ([False], None), ([], None)],
+)
+def test_a_leak_shows_in_every_place_that_can_show_it(facts, code):
+    assert judge.left_behind(facts) is code
 
 
 def test_the_examples_are_healthy():

@@ -219,7 +219,6 @@ LATE, WRONG, NOT_RUN = (
 @pytest.mark.parametrize(
     ("results", "word"),
     [
-        ([], "rehearsed"),
         ([GOOD], "rehearsed"),
         ([GOOD, result("caught(LEAK)", "caught(LEAK)")], "rehearsed"),
         ([GOOD, result("failed(LEAK)", gating=False)], "rehearsed"),
@@ -238,6 +237,13 @@ LATE, WRONG, NOT_RUN = (
 def test_the_verdict(results, word):
     assert verdict(results, "rehearsed") == word
     assert (VERDICT_EXIT[word] is Exit.DONE) is (word == "rehearsed")
+
+
+@pytest.mark.parametrize("results", [[], [result("failed(LEAK)", gating=False)]])
+def test_nothing_that_counts_is_no_good_verdict(results):
+    with pytest.raises(RefusedError) as caught:
+        verdict(results, "rehearsed")
+    assert caught.value.refusal.code is Code.GATE_NOT_RUN
 
 
 def test_every_verdict_that_a_walk_can_end_in_has_an_exit_code():

@@ -79,7 +79,7 @@ def test_an_owner_starts_in_a_directory_of_its_own_with_the_interpreter(hold, se
     session()
     ((module, arguments, environment, label),) = hold.started
     assert (module, label) == (PRODUCT, "owner-0")
-    assert arguments == [str(hold.directory / "owner-0")]
+    assert arguments == [str(hold.directory / "owner-0"), str(hold.directory / "compiled")]
     assert (hold.directory / "owner-0").is_dir()
     assert environment["TRITON_INTERPRET"] == "1"
 
@@ -154,11 +154,30 @@ def test_a_pair_is_ended_before_the_next_one_starts(session, hold):
 def test_a_link_carries_nonce_and_fence_of_the_hold(session, hold):
     one, channel = session(facts(start=5))
     waits = (REHEARSAL.patient, REHEARSAL.hasty)
-    assert one.link(REHEARSAL.shape, 3, waits) == {"start": 5}
+    assert one.link(3, waits) == {"start": 5}
     given = channel.sent[0].arguments
     assert (given["nonce"], given["fence"], given["rows"]) == (hold.nonce, hold.fence, 3)
-    assert given["shape"] == REHEARSAL.shape.model_dump()
-    assert [one["first_polls"] for one in given["waits"]] == [1_000_000, 1500]
+    # a link primes nothing
+    assert "shape" not in given
+    assert given["waits"] == [one.model_dump() for one in waits]
+
+
+def test_one_rank_alone_is_asked_by_its_number(session):
+    answer = {"facts": None, "refusal": STICKY}
+    one, channel = session(facts(**answer))
+    assert one.one(1, "run", {"x": 2}) == answer
+    (request,) = channel.sent
+    assert request.verb == "one"
+    assert request.arguments == {"rank": 1, "verb_of_rank": "run", "arguments": {"x": 2}}
+
+
+def test_a_fresh_pair_is_primed_before_it_is_linked(session, hold):
+    identities = facts(ranks=[identity(0), identity(1)])
+    one, channel = session(identities, facts(), facts(start=5))
+    Context(hold, REHEARSAL).fresh(session=one)
+    assert [request.verb for request in channel.sent] == ["start", "prime", "link"]
+    given = channel.sent[1].arguments
+    assert given == {"shape": REHEARSAL.shape.model_dump(), "recorded": True}
 
 
 def test_facts_that_are_no_exchange_are_a_bad_frame(session):

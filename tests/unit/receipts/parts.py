@@ -11,6 +11,7 @@ from pp4.receipts.bindings import ClosedHold
 from pp4.receipts.digests import source_list_digest
 from pp4.receipts.gate_checks import REQUIRED_GATES
 from pp4.receipts.journal import head, next_line
+from pp4.receipts.plan_checks import PLAN, RECORDED
 from pp4.receipts.private import open_leaf
 
 Body = dict[str, Any]
@@ -96,10 +97,23 @@ def gates(scope: str) -> list[Body]:
     return [
         {
             "gate": number,
-            "name": f"gate {number}",
-            "arms": [arm("sound", "pass"), arm("mutant", "caught(OUTPUT_MISMATCH)")],
+            "name": f"gate {number}" if scope == "solo" or number == 6 else PLAN[number].name,
+            "arms": [
+                arm("sound", "pass"),
+                arm("mutant", "caught(OUTPUT_MISMATCH)"),
+                *planned(scope, number),
+            ],
         }
         for number in REQUIRED_GATES[scope]
+    ]
+
+
+def planned(scope: str, number: int) -> list[Body]:
+    if scope == "solo" or number == 6:
+        return []
+    return [
+        arm(name, expected, gating=name not in RECORDED)
+        for name, expected in PLAN[number].arms.items()
     ]
 
 

@@ -48,7 +48,18 @@ def rehearsal() -> Body:
 
 
 def qualification(scope: str = "full") -> Body:
-    return gate_body("qualification", scope, "qualified", 2)
+    made = gate_body("qualification", scope, "qualified", 2)
+    if scope == "full":
+        made["checkpoint_sha256"], made["input_set_sha256"] = digest("3"), digest("4")
+        made["evidence"] = [
+            {
+                "role": "identity_reference",
+                "kind": kind,
+                "sha256": file_digest(sample(kind)),
+            }
+            for kind in ("solo", "whole_worker")
+        ]
+    return made
 
 
 def solo() -> Body:

@@ -14,6 +14,7 @@ from pp4.receipts.canonical import (
     DEPTH,
     LIMIT,
     SAFE_INTEGER,
+    VALUES,
     dump,
     parse,
     read_file,
@@ -223,3 +224,20 @@ def test_shown_is_one_short_printable_line(text):
     assert line.isascii()
     assert line.isprintable()
     assert len(line) <= 40
+
+
+@pytest.mark.parametrize(
+    "value", ["{}", "[]", "0", "0.5", "null", '""', '{"a":0}', '{"a":{},"b":[]}', "[0,[]]"]
+)
+def test_many_tiny_values_are_given_up(value):
+    raw = f"[{','.join([value] * (VALUES + 1))}]".encode()
+    with pytest.raises(RefusedError) as caught:
+        parse(raw, "r")
+    refusal = caught.value.refusal
+    assert (refusal.code, refusal.expected) == (Code.TOO_LARGE, f"at most {VALUES} values")
+
+
+def test_as_many_values_as_the_limit_says_are_read():
+    assert len(parse(f"[{','.join(['0'] * (VALUES - 1))}]".encode(), "r")) == VALUES - 1
+    with pytest.raises(RefusedError):
+        parse(f"[{','.join(['[]'] * VALUES)}]".encode(), "r")

@@ -10,7 +10,7 @@ from tests.unit.receipts import samples
 
 
 def resting_on(*references):
-    body = samples.qualification()
+    body = samples.qualification("kernels")
     body["evidence"] = [
         {"role": role, "kind": kind, "sha256": digest} for role, kind, digest in references
     ]

@@ -39,7 +39,7 @@ def test_a_redacted_copy_verifies_with_the_same_digest_and_tells_no_secret():
     for uuid in samples.UUIDS:
         assert uuid.encode() in raw
         assert uuid.encode() not in copy
-    assert "value" not in copy.decode()
+    assert '"value":' not in copy.decode()
 
 
 def test_redacting_twice_changes_nothing_more():

@@ -179,3 +179,13 @@ def test_a_kind_in_a_role_that_does_not_take_it_is_found(role, kind):
     check = failures(body)["evidence-roles"]
     assert check.code is Code.WRONG_ROLE
     assert f"{kind} as {role}" in check.found
+
+
+def test_a_source_file_is_listed_once():
+    body = samples.solo()
+    rows = [["a.py", "a" * 64], ["a.py", "b" * 64]]
+    body["source"] = {
+        "files": [{"path": path, "sha256": digest} for path, digest in rows],
+        "digest": tree_digest(rows),
+    }
+    assert failures(body)["source-list"].found == "twice: a.py"

@@ -180,3 +180,13 @@ def test_names_with_dashes_and_spaces_are_arguments_and_nothing_else(tmp_path, k
     monkeypatch.chdir(tmp_path)
     assert state(odd.relative_to(tmp_path), keys / "allow-ours") is State.GOOD
     assert not (tmp_path / "owned").exists()
+
+
+def test_a_list_of_signers_that_cannot_be_read_is_named_though_nobody_signed(tmp_path):
+    path = tmp_path / "r.json"
+    path.write_bytes(samples.sample("solo"))
+    report = verify([path], Policy(allowed_signers=tmp_path / "nope"))
+    (check,) = report.failures
+    assert (check.code, report.exit) == (Code.UNREADABLE, Exit.REFUSED)
+    assert "nope" in check.found
+    assert "allowed signers" in check.expected

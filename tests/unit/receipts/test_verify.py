@@ -189,3 +189,23 @@ def test_a_fault_in_a_check_is_a_refusal_and_no_traceback(monkeypatch):
 def test_tampering_weighs_more_than_a_refusal():
     raw = samples.sample("solo") + b" "
     assert verify_bytes([("r", raw)], Policy(kind="rehearsal")).exit is Exit.WRONG
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("member", "value"), [("kernels", {}), ("limits", 1), ("gates", [{}])])
+def test_a_file_full_of_mistakes_is_answered_without_listing_them(member, value, monkeypatch):
+    def listed(*_, **__):
+        raise AssertionError("every mistake was spelled out")
+
+    monkeypatch.setattr("pp4.receipts.models._listed", listed)
+    tree = {**json.loads(samples.sample("rehearsal")), member: [value] * 60_000}
+    check = failed(verify_bytes([("r", seal(tree))]))["schema"]
+    assert check.code is Code.SCHEMA
+    assert check.found.endswith("places that do not fit")
+
+
+def test_a_long_name_is_told_in_full(tmp_path):
+    directory = tmp_path.joinpath(*["d" * 50] * 4)
+    directory.mkdir(parents=True)
+    path = stored(directory, samples.sample("rehearsal"))
+    assert verify([path]).as_dict()["files"][0]["file"] == str(path)

@@ -15,6 +15,7 @@ from pp4.wire.facts import (
     Identity,
     Launch,
     Library,
+    Selected,
     Shape,
     read,
     refusal_of,
@@ -106,6 +107,30 @@ def test_an_exchange_tells_one_story(change):
     bad(Exchange, {**exchange().model_dump(mode="json"), **change})
 
 
+@pytest.mark.parametrize(
+    ("path", "reported", "told"),
+    [
+        ("sampled", True, True),
+        ("original", False, True),
+        ("sampled", False, False),
+        ("original", True, False),
+    ],
+)
+def test_what_was_sampled_reports_its_block_and_nothing_else_does(path, reported, told):
+    tree = {
+        "rank": 0,
+        "path": path,
+        "same_objects": False,
+        "tokens": [[1]],
+        "q_zero": False,
+        "block": block().model_dump(mode="json") if reported else None,
+    }
+    if told:
+        assert (read(Selected, tree).block is not None) is reported
+    else:
+        bad(Selected, tree)
+
+
 def test_words_have_the_numbers_of_the_kernel():
     assert [fault.code for fault in Fault if fault] == list(FAULTS[1:])
     assert FAULTS[Fault.NONE] is None
@@ -144,6 +169,7 @@ def test_a_refusal_that_cannot_be_read_is_a_bad_frame(spoilt):
 
 
 BLOCK = {"case": CASE}
+SHAPE = {"vocab": 67, "split": 35, "tile": 32, "rank_dim": 8}
 
 
 @pytest.mark.parametrize(
@@ -164,11 +190,21 @@ BLOCK = {"case": CASE}
         (asks.Libraries, {"flip": 1}),
         (asks.Expect, {"case": CASE}),
         (asks.Select, {"case": CASE}),
+        (asks.One, {"verb_of_rank": "run"}),
+        (asks.One, {"verb_of_rank": "run", "rank": 2}),
+        (asks.One, {"verb_of_rank": "run", "rank": 0, "arguments": [{}, {}]}),
+        (asks.PrimeOfRank, {"shape": SHAPE, "shards": 3}),
+        (asks.PrimeOfRank, {"shape": SHAPE, "controls": ["x"]}),
         (asks.Both, {"verb_of_rank": "run", "arguments": [{}]}),
         (asks.Prime, {"delayed": 1}),
         (asks.MakeLink, {"nonce": "n", "fence": -1, "rows": 1, "waits": [{}, {}]}),
         (asks.MakeLink, {"nonce": "n", "fence": 1, "rows": 0, "waits": [{}, {}]}),
         (asks.MakeLink, {"nonce": "n", "fence": 1, "rows": 1, "waits": [{}]}),
+        # a link that primes by the way compares no digests
+        (
+            asks.MakeLink,
+            {"nonce": "n", "fence": 1, "rows": 1, "waits": [{}, {}], "shape": SHAPE},
+        ),
     ],
     ids=str,
 )

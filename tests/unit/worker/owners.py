@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,6 +17,9 @@ SHAPE = {"vocab": 67, "split": 35, "tile": 32, "rank_dim": 8}
 OTHER = {**SHAPE, "tile": 64}
 PATIENT = {"first_polls": 1_000_000, "next_polls": 1_000_000}
 HASTY = {"first_polls": 300, "next_polls": 300}
+_SHARED = tempfile.TemporaryDirectory(prefix="pp4-compiled-")
+COMPILED = Path(_SHARED.name)
+"""What owners of one test run compile, they compile once; it goes with the interpreter."""
 ENVIRONMENT = {
     "PYTHONPATH": str(ROOT),
     "TRITON_INTERPRET": "1",
@@ -34,11 +38,11 @@ def case(batch=1, n_out=2, seed=5, **more):
 class Asker:
     """Asks one owner; keeps what it learned about the running pair."""
 
-    def __init__(self, directory, module="pp4.worker.owner"):
+    def __init__(self, directory, module="pp4.worker.owner", compiled=COMPILED):
         self.directory = directory / "of-the-owner"
         self.directory.mkdir()
         self.channel = LocalTransport().start(
-            [sys.executable, "-P", "-m", module, str(self.directory)],
+            [sys.executable, "-P", "-m", module, str(self.directory), str(compiled)],
             environment={**os.environ, **ENVIRONMENT},
             directory=directory,
             label="owner",
@@ -78,14 +82,19 @@ class Asker:
         self.pids = tuple(rank["facts"]["pid"] for rank in ranks)
         return [rank["facts"] for rank in ranks]
 
-    def link(self, waits=PATIENT, rows=3, shape=SHAPE, second=None):
+    def prime(self, shape=SHAPE, **more):
+        """Prime and seal both ranks, with what an earlier pair compiled where there is such."""
+        return self.ask("prime", shape=shape, recorded=True, **more)
+
+    def link(self, waits=PATIENT, rows=3, second=None):
         """Make a rendezvous; -> the epoch before the first."""
         given = [waits, second or waits]
-        return self.ask("link", nonce="n", fence=1, rows=rows, waits=given, shape=shape)["start"]
+        return self.ask("link", nonce="n", fence=1, rows=rows, waits=given)["start"]
 
     def fresh(self, waits=PATIENT, **more):
-        """Start, seal and link a pair."""
+        """Start, prime and link a pair."""
         self.start()
+        self.prime()
         return self.link(waits, **more)
 
     def both(self, verb, first=None, second=None):
@@ -96,6 +105,11 @@ class Asker:
         return [
             rank["refusal"]["code"] if rank["facts"] is None else rank["facts"] for rank in ranks
         ]
+
+    def one(self, rank, verb, arguments=None):
+        """Ask one rank a verb of its own; -> facts or code."""
+        found = self.ask("one", rank=rank, verb_of_rank=verb, arguments=arguments or {})
+        return found["refusal"]["code"] if found["facts"] is None else found["facts"]
 
     def block(self, given=None, **how):
         """Run one block."""
