@@ -123,7 +123,7 @@ def _exhausted(context: Context) -> Finding:
 def _healthy(context: Context) -> Finding:
     """Block after block with the ordinary bounds: nothing trips."""
     session = context.fresh()
-    blocks = 6
+    blocks = 4
     for number in range(blocks):
         wrong = judge.healthy(session.block(context.case(2, 2, 640 + number), first=number % 2))
         if wrong:
