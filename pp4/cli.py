@@ -70,9 +70,9 @@ def pair_qualify(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Rehearse every gate on the CPU of this machine.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Directory for the receipt, which holds the journal.")] = Path(
-        "pp4-rehearsal"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Directory for the receipt (the journal is in it).")
+    ] = Path("pp4-rehearsal"),
     as_json: AsJson = False,
 ) -> int:
     """Run the gates on a pair of ranks and write a receipt."""

@@ -37,7 +37,9 @@ def substance_checks(receipt: GateBody, *, good: bool) -> list[Check]:
 def _kernels_once(receipt: GateBody) -> Check:
     counts = Counter((kernel.name, kernel.rank, kernel.target) for kernel in receipt.kernels)
     twice = [
-        f"{name} rank {rank} {target}" for (name, rank, target), count in counts.items() if count > 1
+        f"{name} rank {rank} {target}"
+        for (name, rank, target), count in counts.items()
+        if count > 1
     ]
     expected = "each kernel once by name, rank and target"
     found = f"twice: {'; '.join(twice)}" if twice else expected
@@ -96,7 +98,9 @@ def reference_checks(receipt: Qualification) -> list[Check]:
     soak = receipt.soak
     if soak is not None:
         sound = soak.mismatches == "0" and all(count >= 0 for count in soak.wait_histogram)
-        found = f"{soak.mismatches} mismatches, smallest count {min(soak.wait_histogram, default=0)}"
+        found = (
+            f"{soak.mismatches} mismatches, smallest count {min(soak.wait_histogram, default=0)}"
+        )
         expected = "no mismatch, and counts of at least 0"
         checks.append(require("soak", Code.CROSS_CHECK, sound, expected, found))
     if receipt.scope == "full":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from pp4.errors import Code, Refusal, UsageError
-from pp4.receipts.canonical import difference, dump, parse, read_file, shown
+from pp4.receipts.canonical import difference, dump, parse, read_file
 from pp4.receipts.chain import chain_checks, kind_check
 from pp4.receipts.checks import Check, Status, compare, from_error, require, skipped
 from pp4.receipts.digests import Source, file_digest, installed_source, receipt_digest

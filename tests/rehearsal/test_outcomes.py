@@ -79,7 +79,7 @@ def test_one_arm_that_comes_out_otherwise_decides(rehearse, tmp_path, temporary,
 
 
 def test_a_recorded_race_decides_nothing(rehearse):
-    race = catching("race", LEAK, finds(), gate=2, gating=False)
+    race = catching("missing-barrier-ran", Code.OUTPUT_MISMATCH, finds(), gate=2, gating=False)
     outcome = rehearse(race)
     assert (outcome.verdict, outcome.exit) == ("rehearsed", Exit.DONE)
     text = json.dumps(outcome.receipt)
@@ -124,11 +124,11 @@ def test_a_gate_that_did_not_run_leaves_no_receipt(rehearse, tmp_path, temporary
     assert list(temporary.iterdir()) == []
 
 
-def test_a_gate_without_a_control_leaves_no_receipt(rehearse, tmp_path):
+def test_a_control_that_does_not_gate_leaves_no_receipt(rehearse, tmp_path):
     idle = catching("control", LEAK, finds(LEAK), gate=4, gating=False)
     with pytest.raises(RefusedError) as caught:
         rehearse(idle)
-    assert caught.value.refusal.code is Code.GATE_NOT_RUN
+    assert caught.value.refusal.code is Code.CROSS_CHECK
     assert receipts(tmp_path) == []
 
 

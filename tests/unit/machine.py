@@ -9,7 +9,12 @@ from pp4.config import Settings
 from pp4.doctor import Answer, PathFacts, diagnose
 
 GIB = 1 << 30
-STATE, HOST, TEMP, SHM = Path("/home/u/st"), Path("/var/lib/pp4"), Path(gettempdir()), Path("/dev/shm")
+STATE, HOST, TEMP, SHM = (
+    Path("/home/u/st"),
+    Path("/var/lib/pp4"),
+    Path(gettempdir()),
+    Path("/dev/shm"),
+)
 SETTINGS = Settings(debug=False, color=False, state_dir=STATE, host_dir=HOST)
 MOUNTS = "22 1 8:1 / / rw - ext4 /dev/sda rw\n23 22 0:5 / /dev/shm rw - tmpfs tmpfs rw\n"
 ROW = "{0}, NVIDIA H200, 580.65.06, {1}, {2}"

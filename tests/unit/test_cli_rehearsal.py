@@ -216,4 +216,4 @@ def test_an_unforeseen_error_after_the_run_is_wrong(rehearsal, capsys, monkeypat
 def test_the_help_names_only_what_is_left(capsys):
     assert cli.main(["pair-qualify", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "receipt, which holds the journal" in text
+    assert "receipt (the journal is in it)" in text
