@@ -16,7 +16,7 @@ class Record:
 
     libraries: tuple[Library, ...] = ()
     primed: tuple[Primed, ...] = ()
-    solo: Compiled | None = None
+    solo: tuple[Primed, ...] = ()
     compiled_controls: dict[str, Compiled] = field(default_factory=dict)
     definition: str = ""
     versions: dict[str, str] = field(default_factory=dict)

@@ -177,28 +177,17 @@ def _arm(result: ArmResult) -> dict[str, object]:
 
 
 def _kernels(context: Context) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = [
+    return [
         {
-            "name": "sampled_fused.pair",
+            "name": f"sampled_fused.{name}",
             "rank": one.rank,
             "target": one.target,
             "ptx_sha256": one.ptx_sha256,
             "cubin_sha256": one.cubin_sha256,
         }
-        for one in context.record.primed
+        for name, ones in (("pair", context.record.primed), ("solo", context.record.solo))
+        for one in ones
     ]
-    if context.record.solo is not None:
-        solo = context.record.solo
-        rows.append(
-            {
-                "name": "sampled_fused.solo",
-                "rank": 0,
-                "target": solo.target,
-                "ptx_sha256": solo.ptx_sha256,
-                "cubin_sha256": solo.cubin_sha256,
-            }
-        )
-    return rows
 
 
 def _body(

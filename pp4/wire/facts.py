@@ -142,8 +142,9 @@ class Identity(Model):
 class Primed(Model):
     """One compiled specialisation of one rank.
 
-    ``recorded`` says that no compiler ran: the digests are those of an earlier compilation in the
-    same HOLD, and of the binaries that it left.
+    ``faults`` is what its PTX shows to be out of order.  ``recorded`` says that no compiler ran:
+    the digests are those of an earlier compilation in the same HOLD, and of the binaries that it
+    left.
     """
 
     rank: Rank
@@ -151,6 +152,7 @@ class Primed(Model):
     target: str
     ptx_sha256: str
     cubin_sha256: str
+    faults: Texts
     primed_ns: int
     recorded: bool = False
 

@@ -13,6 +13,7 @@ import torch
 
 from pp4.drafter.heads import HeadMode
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError
+from pp4.kernels import interpreting
 from pp4.wire import Decoder, Event, Reply, Request, encode, encode_reply
 from pp4.wire.asks import ExpectOfRank, PrimeOfRank
 from pp4.wire.facts import Case, Launch, Primed, Shape, Waits, read
@@ -130,6 +131,7 @@ class RankProcess:
             target=built.target,
             ptx_sha256=built.ptx_sha256,
             cubin_sha256=built.cubin_sha256,
+            faults=built.faults,
             primed_ns=time.monotonic_ns(),
             recorded=recorded,
         )
@@ -187,6 +189,7 @@ def become_rank(rank: int, homes: Homes, source: int, sink: int, owner: int) -> 
     """Turn this forked process into a rank; it ends with its owner."""
     end_with(owner)
     torch.set_num_threads(1)
+    interpreting.quicken()
     status = 1
     try:
         RankProcess(rank, homes, source, sink).serve()

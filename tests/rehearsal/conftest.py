@@ -20,7 +20,7 @@ from pp4.qualify.arms import Finding
 from pp4.qualify.gates import KERNELS
 from pp4.qualify.progress import Silent
 from pp4.qualify.settings import REHEARSAL
-from pp4.wire.facts import Compiled, Library
+from pp4.wire.facts import Library, Primed
 from tests.unit.qualify.fakes import catching, finds, passing
 
 ROOT = Path(__file__).parents[2]
@@ -152,14 +152,18 @@ def rehearsed(tmp_path_factory, request):
 # -- the same with arms that are small functions
 
 
+def one_primed(rank):
+    """One specialisation of a rank as if it had been compiled."""
+    digests = {"ptx_sha256": "d" * 64, "cubin_sha256": "e" * 64}
+    return Primed(rank=rank, key="k", target="sm_90", faults=(), primed_ns=1, **digests)
+
+
 def introduce(context):
     """What a first arm records of the ranks, so that there is something to write down."""
     context.record.definition = "d" * 64
     context.record.versions = {"python": "3"}
     context.record.libraries = (Library(name="libc.so.6", sha256="c" * 64),)
-    context.record.solo = Compiled(
-        target="sm_90", ptx_sha256="d" * 64, cubin_sha256="e" * 64, faults=()
-    )
+    context.record.solo = tuple(one_primed(rank) for rank in (0, 1))
     return Finding(None)
 
 

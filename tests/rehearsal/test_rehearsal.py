@@ -198,10 +198,12 @@ def test_both_ranks_ran_equal_binaries_and_solo_another(rehearsed):
         ("sampled_fused.pair", 0),
         ("sampled_fused.pair", 1),
         ("sampled_fused.solo", 0),
+        ("sampled_fused.solo", 1),
     ]
-    pair = [(kernel["ptx_sha256"], kernel["cubin_sha256"]) for kernel in kernels[:2]]
-    assert pair[0] == pair[1]
-    assert kernels[2]["ptx_sha256"] != pair[0][0]
+    digests = [(kernel["ptx_sha256"], kernel["cubin_sha256"]) for kernel in kernels]
+    assert digests[0] == digests[1]
+    assert digests[2] == digests[3]
+    assert digests[0][0] != digests[2][0]
     for kernel in kernels:
         assert SHA.fullmatch(kernel["ptx_sha256"])
         assert kernel["target"] == "sm_90"

@@ -42,6 +42,7 @@ def _held_back(context: Context) -> Finding:
     )
     ones = tuple(read(Primed, one) for one in facts["primed"])
     context.record.primed = ones
+    context.record.solo = tuple(read(Primed, one) for one in facts["solo"])
     session.link(settings.rows, (settings.patient, settings.patient))
     exchange = session.block(case)
     first = min(block.launched_ns for block in exchange.blocks)

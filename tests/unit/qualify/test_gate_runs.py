@@ -8,6 +8,7 @@ from pp4.qualify.gates import KERNELS
 from pp4.qualify.settings import REHEARSAL
 from pp4.wire.facts import Exchange, Expectation
 from tests.unit.qualify.fakes import Hold
+from tests.unit.qualify.test_judge import one_primed
 from tests.unit.wire.examples import block, exchange, kept
 
 SHAPE = REHEARSAL.shape.model_dump()
@@ -79,8 +80,10 @@ def run(tmp_path):
     """Run one arm with a scripted session; -> its finding."""
     hold = Hold(tmp_path)
 
-    def run(name, session):
+    def run(name, session, **record):
         context = Context(hold, REHEARSAL)
+        for field, facts in record.items():
+            setattr(context.record, field, facts)
         context._session = session
         (arm,) = (arm for gate in KERNELS for arm in gate.arms if arm.step.name == name)
         return arm.run(context)
@@ -128,6 +131,27 @@ def test_priming_that_failed_is_no_early_capture(run):
     )
     with pytest.raises(WrongError):
         run("gate-1/unprimed-capture", failed)
+
+
+# -- gate 2 ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pair", "solo", "code"),
+    [
+        (((), ()), ((), ()), None),
+        (((), ("a store",)), ((), ()), Code.PTX_ORDER),
+        (((), ()), (("a store",), ()), Code.PTX_ORDER),
+        ((), ((), ()), Code.PTX_ORDER),
+        (((), ()), (), Code.PTX_ORDER),
+    ],
+)
+def test_the_order_is_read_in_all_that_was_primed(run, pair, solo, code):
+    record = {
+        name: tuple(one_primed(rank, faults=faults) for rank, faults in enumerate(ones))
+        for name, ones in (("primed", pair), ("solo", solo))
+    }
+    assert run("gate-2/ptx-order", Scripted(), **record).code is code
 
 
 # -- gate 3 ---------------------------------------------------------------------------------

@@ -133,6 +133,7 @@ def one_primed(rank, **changes):
         "target": "sm_90",
         "ptx_sha256": "p",
         "cubin_sha256": "c",
+        "faults": (),
         "primed_ns": 10 + rank,
     }
     return Primed(**{**given, **changes})
