@@ -1,6 +1,7 @@
 """What every test gets: an environment of its own, and hypothesis without a clock."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("pp4")
+
+# Whoever started the tests may have ignored signals (nohup does), and children inherit that.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
 
 _OURS = ("PP4_", "DSPARK_", "VLLM_DSPARK_")
 
