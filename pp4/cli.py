@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,9 @@ from pp4.config import Settings, load_settings
 from pp4.console import Console
 from pp4.console.endings import Stopped, answer, signals
 from pp4.errors import Code, Exit, Refusal, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from pp4.qualify.reasons import StandingPolicy
 
 app = typer.Typer(
     help="Qualify a physical pair of GPUs for sampled DSpark drafting; leave checkable receipts.",
@@ -70,32 +73,74 @@ def pair_qualify(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Rehearse every gate on the CPU of this machine.")
     ] = False,
+    hold: Annotated[
+        str | None,
+        typer.Option(help="'local': hold two GPUs of this machine and run the gates on them."),
+    ] = None,
+    soak: Annotated[
+        int,
+        typer.Option(min=0, max=60, help="Minutes of exchanges with random skew after the gates."),
+    ] = 0,
+    solo: Annotated[
+        Path | None, typer.Option(help="Solo receipt that the run has to match.", exists=True)
+    ] = None,
     out: Annotated[
-        Path, typer.Option(help="Directory for the receipt (the journal is in it).")
-    ] = Path("pp4-rehearsal"),
+        Path | None,
+        typer.Option(
+            help="Directory for the receipt; pp4-rehearsal, or that of this user's receipts."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Run the gates on a pair of ranks and write a receipt."""
-    console = _call(context).console
-    if not dry_run:
-        raise RefusedError(
+    call = _call(context)
+    _require_one_way(dry_run, hold, soak)
+    with call.console.progress() as progress:
+        call.running = True
+        if dry_run:
+            from pp4.qualify.rehearsal import rehearse
+
+            outcome = rehearse(out or Path("pp4-rehearsal"), progress)
+        else:
+            from pp4.qualify.physical import qualify
+            from pp4.qualify.standing import KEPT
+
+            outcome = qualify(
+                out or call.settings.state_dir / KEPT,
+                progress,
+                call.settings,
+                evidence=[("identity_reference", solo.read_bytes())] if solo else [],
+                soak_minutes=soak,
+            )
+        call.running = False
+    call.console.outcome(outcome)
+    return int(outcome.exit)
+
+
+def _require_one_way(dry_run: bool, hold: str | None, soak: int) -> None:
+    """Refuse a run that is neither a rehearsal nor one in a HOLD, or both."""
+    if dry_run == (hold is not None) or (dry_run and soak):
+        options = (("--dry-run", dry_run), ("--hold", hold), ("--soak", soak))
+        given = [name for name, on in options if on]
+        raise UsageError(
             Refusal(
-                code=Code.NOT_BUILT_YET,
+                code=Code.USAGE,
                 where="pp4 pair-qualify",
-                expected="--dry-run, the only way of this version to run the gates",
-                found="a physical run, which this version cannot do: it opens no HOLD",
+                expected="either --dry-run alone, or --hold local",
+                found=" and ".join(given) or "neither",
                 next="pp4 pair-qualify --dry-run",
             )
         )
-    from pp4.qualify.rehearsal import rehearse
-
-    call = _call(context)
-    with console.progress() as progress:
-        call.running = True
-        outcome = rehearse(out, progress)
-        call.running = False
-    console.outcome(outcome)
-    return int(outcome.exit)
+    if hold not in (None, "local"):
+        raise RefusedError(
+            Refusal(
+                code=Code.NOT_BUILT_YET,
+                where="pp4 pair-qualify --hold",
+                expected="local, the only HOLD that this version opens",
+                found=repr(hold),
+                next="pp4 pair-qualify --hold local",
+            )
+        )
 
 
 @app.command("verify-receipt")
@@ -169,6 +214,70 @@ def doctor(
     diagnosis = diagnose(SystemProbes(), call.settings, strict=strict)
     call.console.diagnosis(diagnosis)
     return diagnosis.exit
+
+
+MaxAge = Annotated[
+    str | None, typer.Option(help="A qualification ends after: 45 (seconds), 30m, 12h, 90d, 4w.")
+]
+SameBoot = Annotated[bool, typer.Option("--same-boot", help="A qualification ends with a reboot.")]
+
+
+@app.command()
+def gate(
+    context: typer.Context,
+    receipt: Annotated[Path, typer.Argument(metavar="RECEIPT", help="A qualification.")],
+    max_age: MaxAge = None,
+    same_boot: SameBoot = False,
+    as_json: AsJson = False,
+) -> int:
+    """Say whether a worker with the switch on may start here, on this receipt (ExecStartPre)."""
+    from pp4.qualify.machine import ask_machine
+    from pp4.qualify.standing import gate as judge
+    from pp4.receipts.canonical import read_file
+
+    # Both are read before the machine is asked, which takes a while.
+    policy, raw = _standing_policy(max_age, same_boot), read_file(receipt)
+    answer = judge(raw, ask_machine(), policy, str(receipt))
+    _call(context).console.answer(answer)
+    return int(answer.exit)
+
+
+@app.command()
+def status(
+    context: typer.Context,
+    places: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PLACE...]", help="Receipts, or directories of them, beside those kept here."
+        ),
+    ] = None,
+    max_age: MaxAge = None,
+    same_boot: SameBoot = False,
+    as_json: AsJson = False,
+) -> int:
+    """Say what this machine is qualified for, and what ended each other qualification."""
+    from pp4.qualify import standing
+    from pp4.qualify.machine import ask_or_refusal
+
+    call = _call(context)
+    policy = _standing_policy(max_age, same_boot)
+    paths = [*standing.kept(call.settings.state_dir), *standing.receipts_in(places or [])]
+    facts, unknown = ask_or_refusal() if paths else (None, None)
+    found = standing.status(paths, facts, policy, unknown)
+    code = standing.exit_of(found)
+    call.console.standings(found, standing.summary(found), code)
+    return int(code)
+
+
+def _standing_policy(max_age: str | None, same_boot: bool) -> StandingPolicy:
+    from pp4.clock import SystemClock, parse_span
+    from pp4.qualify.reasons import StandingPolicy
+
+    return StandingPolicy(
+        max_age=None if max_age is None else parse_span(max_age, "--max-age"),
+        same_boot=same_boot,
+        now=SystemClock().wall(),
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

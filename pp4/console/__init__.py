@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pp4.console import standings as qualifications
 from pp4.console.progress import LiveProgress, PlainProgress
 from pp4.console.streams import Stream, visible
 from pp4.errors import Exit, Refusal, RefusedError
@@ -24,6 +25,7 @@ from pp4.qualify.progress import Progress, Silent
 if TYPE_CHECKING:
     from pp4.doctor import Diagnosis
     from pp4.explain import Page
+    from pp4.qualify.standing import Answer, Standing
     from pp4.receipts import Report
     from pp4.receipts.checks import Check
 
@@ -185,6 +187,24 @@ class Console:
         path = shlex.quote(str(outcome.receipt_path))
         self.line(f"check it with: pp4 verify-receipt --kind {kind} {path}")
 
+    def answer(self, answer: Answer) -> None:
+        """Print whether a worker may start on one receipt, and everything against it."""
+        if self.as_json:
+            self.document(answer.as_dict())
+            return
+        self._table(qualifications.HEAD, qualifications.rows([answer.standing]))
+        if answer.refusal is not None:
+            self.refusal(answer.refusal)
+
+    def standings(self, standings: Sequence[Standing], line: str, code: Exit) -> None:
+        """Print what this machine is qualified for, and what ended each other qualification."""
+        if self.as_json:
+            self.document(qualifications.record(standings, line, code))
+            return
+        self.line(line)
+        if standings:
+            self._table(qualifications.HEAD, qualifications.rows(standings))
+
     @contextmanager
     def progress(self) -> Iterator[Progress]:
         """Watch a run for as long as the block lasts; silent under ``--json``."""
@@ -257,10 +277,12 @@ def _rich_table(head: Sequence[str], cells: Sequence[Sequence[str]], *, color: b
 _STYLE = {
     "ok": "green",
     "pass": "green",
+    "stands": "green",
     "warn": "yellow",
     "missing": "yellow",
     "skipped": "yellow",
     "recorded": "yellow",
     "fail": "bold red",
+    "void": "bold red",
     "WRONG": "bold red",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -36,3 +36,21 @@ def undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
         for one in kept:
             signal.raise_signal(one)
+
+
+def ended(end: Callable[[], None], *, again: bool) -> None:
+    """Run an end that a signal may cut short.
+
+    Args:
+        end: may be run twice.
+        again: whether a signal that comes meanwhile is the first one: it is obeyed afterwards.
+            Whoever asks a second time wants an end at once.
+    """
+    try:
+        end()
+    except Exception:
+        raise
+    except BaseException:
+        if again:
+            ended(end, again=False)
+        raise

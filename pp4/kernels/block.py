@@ -116,7 +116,7 @@ class SampledBlock:
         self.ids = make(batch, n_out, dyadic24.WIDTH)
         self.q = make(batch, n_out, dyadic24.WIDTH, dtype=torch.float32)
         self.token, self.error = make(batch, n_out), make(batch, n_out)
-        self.stamp = make(batch, n_out, dtype=torch.int64)
+        self.stamp, self.waited = (make(batch, n_out, dtype=torch.int64) for _ in range(2))
         lists = shards * (geometry.tiles + 1) * dyadic24.WIDTH
         self.candidates = make(batch, lists, dtype=torch.int64)
         self.retired = make(batch, 3, dtype=torch.int64)
@@ -137,38 +137,39 @@ class SampledBlock:
                     f"address {tensor.data_ptr():#x}, strides {tensor.stride()}",
                 )
 
-    def load(self, requests: Sequence[Request], logits: Row) -> None:
+    def load(self, requests: Sequence[Request], logits: Row | torch.Tensor) -> None:
         """Rewrite the inputs in place.
 
         Args:
             requests: one per row.
-            logits: ``[B, n_out, V]`` base logits, float32 that holds BF16, NaN payloads kept.
+            logits: ``[B, n_out, V]`` base logits, NaN payloads kept: float32 that holds BF16, or
+                a tensor of int16 BF16 patterns on any device.
 
         Raises:
             BadInputError: a count or shape does not fit, a mode or an anchor is out of range, a
                 logit is not BF16.
         """
         shape = (self.batch, self.n_out, self.head.geometry.vocab)
-        if len(requests) != self.batch or logits.shape != shape:
+        if len(requests) != self.batch or tuple(logits.shape) != shape:
             raise BadInputError.of(
                 "block inputs",
                 f"{self.batch} requests, logits {shape}",
-                f"{len(requests)} requests, logits {logits.shape}",
+                f"{len(requests)} requests, logits {tuple(logits.shape)}",
             )
         for row, request in enumerate(requests):
             _check_request(row, request, self.head.target_vocab)
-        self.logits.copy_(patterns(sharded(logits, self.head.geometry, self.head.shards)))
-        self.mode.copy_(torch.tensor([r.mode for r in requests], dtype=torch.int32))
-        keys = np.array([r.key for r in requests], np.uint64).view(np.int64)
-        self.key.copy_(torch.from_numpy(keys))
-        for target, name in ((self.position, "position"), (self.round, "round")):
-            words = np.array([getattr(r, name) for r in requests], np.uint32).view(np.int32)
-            target.copy_(torch.from_numpy(words))
-        self.chain[:, 0].copy_(torch.tensor([r.anchor for r in requests], dtype=torch.int32))
+        bits = _bits(logits).to(self.logits.device)
+        self.logits.copy_(sharded(bits, self.head.geometry, self.head.shards))
+        given = tensors_of(requests)
+        self.mode.copy_(given["mode"])
+        self.key.copy_(given["key"])
+        self.position.copy_(given["position"])
+        self.round.copy_(given["round"])
+        self.chain[:, 0].copy_(given["anchor"])
 
     def poison(self) -> None:
         """Fill every output and the tokens between positions with what no kernel writes."""
-        for tensor in (self.ids, self.token, self.error, self.stamp):
+        for tensor in (self.ids, self.token, self.error, self.stamp, self.waited):
             tensor.fill_(POISON_INT)
         self.q.fill_(float("nan"))
         self.chain[:, 1:].fill_(POISON_INT)
@@ -188,6 +189,7 @@ class SampledBlock:
             "key_ptr": self.key, "position_ptr": self.position, "round_ptr": self.round,
             "chain_ptr": self.chain, "ids_ptr": self.ids, "q_ptr": self.q,
             "token_ptr": self.token, "error_ptr": self.error, "stamp_ptr": self.stamp,
+            "waited_ptr": self.waited,
             "candidates_ptr": self.candidates, "retired_ptr": self.retired,
             "epoch_ptr": link.epochs, "own_error_ptr": link.own_error,
             "own_workspace": link.own_address, "peer_workspace": link.peer_address,
@@ -217,6 +219,15 @@ class SampledBlock:
         tensors = (self.ids, self.q, self.token, self.error, self.stamp)
         return Outputs(*(tensor.cpu().numpy().copy() for tensor in tensors))
 
+    def waits(self) -> np.ndarray[Any, Any]:
+        """Copy to the host how long each exchange waited; synchronises with the device.
+
+        Returns:
+            ``[B, n_out]`` int64, from the start of the wait for the peer's flag to its verdict:
+            nanoseconds of the GPU's timer, polls in the interpreter; 0 where nothing was exchanged.
+        """
+        return self.waited.cpu().numpy().copy()
+
 
 def _require_room(link: Link, device: torch.device, batch: int) -> None:
     """Refuse a batch of which two skewed ranks could each wait for rows the other cannot run.
@@ -229,6 +240,28 @@ def _require_room(link: Link, device: torch.device, batch: int) -> None:
     room = torch.cuda.get_device_properties(device).multi_processor_count
     if batch >= room:
         raise BadInputError.of("batch", f"fewer rows than {room} multiprocessors", str(batch))
+
+
+def tensors_of(requests: Sequence[Request]) -> dict[str, torch.Tensor]:
+    """Requests by member, ``[B]`` each: ``key`` int64, the others int32; unsigned words keep bits.
+
+    Their members must be in range; :meth:`SampledBlock.load` checks that.
+    """
+    words = {
+        name: np.array([getattr(r, name) for r in requests], np.uint32).view(np.int32)
+        for name in ("mode", "position", "round", "anchor")
+    }
+    keys = np.array([r.key for r in requests], np.uint64).view(np.int64)
+    return {name: torch.from_numpy(array) for name, array in {**words, "key": keys}.items()}
+
+
+def _bits(logits: Row | torch.Tensor) -> torch.Tensor:
+    """int16 BF16 patterns of base logits."""
+    if not isinstance(logits, torch.Tensor):
+        return patterns(logits)
+    if logits.dtype != torch.int16:
+        raise BadInputError.of("logits", "int16 BF16 patterns", f"dtype {logits.dtype}")
+    return logits
 
 
 def _check_request(row: int, request: Request, target_vocab: int) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError
 from pp4.kernels.geometry import Geometry
 
-_POINTERS = {
+POINTER_TYPES = {
     "logits_ptr": "*i16",
     "w1_ptr": "*i16",
     "w2_ptr": "*i16",
@@ -35,6 +35,7 @@ _POINTERS = {
     "token_ptr": "*i32",
     "error_ptr": "*i32",
     "stamp_ptr": "*i64",
+    "waited_ptr": "*i64",
     "candidates_ptr": "*i64",
     "retired_ptr": "*i64",
     "epoch_ptr": "*i64",
@@ -97,7 +98,7 @@ def compile_offline(
         )
     constants = geometry.constants(shards=shards, interpreted=False)
     scalars = {name: "i64" if name in _WIDE else "i32" for name in sampled_fused.SCALARS}
-    signature = {**_POINTERS, **scalars, **dict.fromkeys(constants, "constexpr")}
+    signature = {**POINTER_TYPES, **scalars, **dict.fromkeys(constants, "constexpr")}
     source = ASTSource(
         fn=function,
         signature={name: signature[name] for name in function.arg_names},

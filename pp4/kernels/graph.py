@@ -1,37 +1,62 @@
-"""Recorded launches over bound buffers: what a captured graph is where there is no GPU.
+"""The launches of one block, recorded once and replayed with other inputs in the same buffers.
 
-Like a CUDA graph it keeps scalars as they were at capture and reads tensors as they are at replay.
+:class:`RecordedGraph` is what a captured graph is where there is no GPU: it keeps scalars as they
+were at capture and reads tensors as they are at replay.  :class:`CapturedGraph` is a CUDA graph.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from pp4.kernels.block import SampledBlock
-from pp4.kernels.priming import Priming, specialisation
+
+
+def launches_of(block: SampledBlock) -> list[dict[str, Any]]:
+    """Arguments of every launch of a block, in order."""
+    return [block.arguments(index) for index in range(block.n_out)]
 
 
 class RecordedGraph:
-    """The launches of one block, in order.
+    """Launches that are made again at every replay.
 
     Args:
         block: the block whose buffers are bound.
-        priming: refuses a capture of what is not primed.
-        control: the mutant that the block launches, None for the product's kernel.
-
-    Raises:
-        RefusedError: ``UNPRIMED``.
+        key: the specialisation that they need; whoever captures has seen that it is primed.
+        launches: arguments of each launch, as :func:`launches_of` gives them.
     """
 
-    def __init__(self, block: SampledBlock, priming: Priming, control: str | None = None) -> None:
-        self.key = specialisation(block.head.geometry, block.link.shards, control)
-        priming.require(self.key)
-        self.block = block
-        self.launches: list[dict[str, Any]] = [
-            block.arguments(index) for index in range(block.n_out)
-        ]
+    def __init__(self, block: SampledBlock, key: str, launches: list[dict[str, Any]]) -> None:
+        self.block, self.key = block, key
+        self._launches = launches
 
     def replay(self) -> None:
         """Launch every position with the arguments of the capture."""
-        for arguments in self.launches:
+        for arguments in self._launches:
             self.block.kernel[self.block.grid](**arguments)
+
+
+class CapturedGraph(RecordedGraph):
+    """The same launches as one CUDA graph, on the current device.
+
+    Everything that it launches must be loaded, and the device idle; nothing runs at the capture.
+    """
+
+    def __init__(self, block: SampledBlock, key: str, launches: list[dict[str, Any]]) -> None:
+        super().__init__(block, key, launches)
+        self._captured = capture(super().replay)
+
+    def replay(self) -> None:
+        """Launch the graph on the current stream."""
+        self._captured.replay()
+
+
+def capture(launch: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """Capture what a function launches on the current stream as a CUDA graph."""
+    captured = torch.cuda.CUDAGraph()
+    # other threads of the process (a watchdog of NCCL) may query events meanwhile
+    with torch.cuda.graph(captured, capture_error_mode="thread_local"):
+        launch()
+    return captured

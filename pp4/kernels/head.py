@@ -25,12 +25,18 @@ def patterns(values: Row, device: str | torch.device = "cpu") -> torch.Tensor:
     return torch.from_numpy(bits.astype(np.uint16).view(np.int16)).to(device)
 
 
-def sharded(values: Row, geometry: Geometry, shards: Sequence[int]) -> Row:
+def values_of(bits: torch.Tensor) -> Row:
+    """int16 bit patterns on any device -> float32 that holds the same BF16, payloads kept."""
+    wide = bits.cpu().numpy().view(np.uint16).astype(np.uint32) << 16
+    return wide.view(np.float32)
+
+
+def sharded(bits: torch.Tensor, geometry: Geometry, shards: Sequence[int]) -> torch.Tensor:
     """Split the last axis at the shard bounds and pad.  [..., V] -> [shards, ..., stride]."""
-    out = np.zeros((len(shards), *values.shape[:-1], geometry.stride), values.dtype)
+    out = bits.new_zeros((len(shards), *bits.shape[:-1], geometry.stride))
     for place, shard in enumerate(shards):
         first, last = geometry.bounds[shard]
-        out[place, ..., : last - first] = values[..., first:last]
+        out[place, ..., : last - first] = bits[..., first:last]
     return out
 
 
@@ -95,13 +101,13 @@ class Head:
         # one unused slot keeps the array nonempty where nothing is cached
         unused = [np.zeros(len(w2), np.float32)]
         rows = [reference.markov_bias(w1[token], w2) for token in cached] or unused
-        columns = sharded(np.ascontiguousarray(w2.T), geometry, shards)
+        columns = sharded(patterns(w2, device).T, geometry, shards)
         return cls(
             geometry=geometry,
             shards=tuple(shards),
             w1=patterns(w1, device),
-            w2=patterns(np.ascontiguousarray(columns.transpose(0, 2, 1)), device),
-            bias=patterns(sharded(np.stack(rows), geometry, shards), device),
+            w2=columns.transpose(1, 2).contiguous(),
+            bias=sharded(patterns(np.stack(rows), device), geometry, shards),
             slot_of=torch.from_numpy(slot_of).to(device),
             token_map=torch.tensor(emitted, dtype=torch.int32, device=device),
         )

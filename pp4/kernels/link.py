@@ -145,6 +145,11 @@ class LinkState:
         self.epochs = torch.full((rows,), start, dtype=torch.int64, device=words.device)
         self.own_error = torch.zeros(1, dtype=torch.int64, device=words.device)
 
+    def recount(self, start: int) -> None:
+        """A control: count from another epoch, as after a reset on this side alone."""
+        _fill(self._words, self.rows, start)
+        self.epochs.fill_(start)
+
     @property
     def own_address(self) -> int:
         """Address of the own words."""

@@ -27,8 +27,8 @@ class Priming:
         self._loaded: set[str] = set()
         self.sealed = False
 
-    def add(self, key: str) -> None:
-        """Record a specialisation that was compiled and loaded.
+    def check(self, key: str) -> None:
+        """Let nothing be compiled that was not primed in time.
 
         Raises:
             WrongError: ``COMPILED_AFTER_PRIMING``, the pair is primed already.
@@ -42,14 +42,15 @@ class Priming:
                     key,
                 )
             )
-        self._loaded.add(key)
 
-    def plant(self, geometry: Geometry, shards: int, control: str) -> None:
-        """Record that a control was loaded: under a name of its own, and at any time.
+    def add(self, key: str) -> None:
+        """Record a specialisation that was compiled and loaded, the product's or a mutant's.
 
-        It is no part of what a pair primes, and its name never stands for the product's.
+        Raises:
+            WrongError: as :meth:`check`.
         """
-        self._loaded.add(specialisation(geometry, shards, control))
+        self.check(key)
+        self._loaded.add(key)
 
     def seal(self) -> None:
         """Both ranks have passed the barrier: launches are allowed, compilations are not."""

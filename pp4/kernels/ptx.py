@@ -157,6 +157,30 @@ def _missing(lines: list[_Line], paired: bool) -> Iterator[str]:
         yield f"waits: {polls} acquire loads of system scope, at least {_POLLS} needed"
 
 
+def order_faults(ptx: str, *, releases: int, polls: int) -> tuple[str, ...]:
+    """Return what is wrong with the signals of a kernel that selects nothing.
+
+    Args:
+        ptx: text of one specialisation.
+        releases: release stores of system scope that it needs at least.
+        polls: acquire loads of system scope that it needs at least.
+
+    Returns:
+        Findings in the order of the text, the missing ones last; empty where all is well.
+    """
+    lines = list(_lines(ptx))
+    wrong = [*_unordered(lines), *_unguarded(lines)]
+    for line in lines:
+        if line.is_read_modify_write and "sys" in line.parts:
+            wrong.append(f"line {line.number}: {line.opcode}: a read-modify-write of system scope")
+    wrong += _weak_signals(lines)
+    for name, needed in (("st.release", releases), ("ld.acquire", polls)):
+        found = _count(lines, *name.split("."), "sys")
+        if found < needed:
+            wrong.append(f"signals: {found} {name} of system scope, at least {needed} needed")
+    return tuple(wrong)
+
+
 def faults(ptx: str, *, paired: bool) -> tuple[str, ...]:
     """Return what is wrong with a compiled kernel, one readable line each.
 

@@ -31,7 +31,7 @@ def interpreted(kernel: Any) -> bool:
 POINTERS = [
     "logits_ptr", "w1_ptr", "w2_ptr", "bias_ptr", "slot_ptr", "map_ptr", "mode_ptr", "key_ptr",
     "position_ptr", "round_ptr", "chain_ptr", "ids_ptr", "q_ptr", "token_ptr", "error_ptr",
-    "stamp_ptr", "candidates_ptr", "retired_ptr", "epoch_ptr", "own_error_ptr",
+    "stamp_ptr", "waited_ptr", "candidates_ptr", "retired_ptr", "epoch_ptr", "own_error_ptr",
 ]  # fmt: skip
 SCALARS = [
     "own_workspace", "peer_workspace", "rank", "vocab", "split", "target_vocab", "slots", "rows",
@@ -45,7 +45,7 @@ SCALARS = [
 def _kernel(
     logits_ptr, w1_ptr, w2_ptr, bias_ptr, slot_ptr, map_ptr,  # head
     mode_ptr, key_ptr, position_ptr, round_ptr, chain_ptr,  # requests
-    ids_ptr, q_ptr, token_ptr, error_ptr, stamp_ptr,  # outputs
+    ids_ptr, q_ptr, token_ptr, error_ptr, stamp_ptr, waited_ptr,  # outputs
     candidates_ptr, retired_ptr,  # scratch of this graph
     epoch_ptr, own_error_ptr,  # state of this rank
     own_workspace: tl.int64, peer_workspace: tl.int64,  # addresses
@@ -102,13 +102,14 @@ def _kernel(
             link = (own_workspace, peer_workspace, epoch_ptr, own_error_ptr)
             deadline = exchange.deadline_after(budget, INTERPRETED)
             limits = (deadline, max_polls, epoch_limit)
-            outputs = (ids_ptr, q_ptr, token_ptr, error_ptr, stamp_ptr)
+            outputs = (ids_ptr, q_ptr, token_ptr, error_ptr, stamp_ptr, waited_ptr)
+            waited = tl.full([], 0, tl.int64)
             at = row * n_out + index
             next_token = chain_ptr + row * (n_out + 1) + index + 1
             if mode == _INACTIVE:
                 outcome.write(outputs, at, place * 0, place * 0, 0, 0)
                 tl.store(next_token, 0)
-                outcome.stamp(outputs, at, tl.load(epoch_ptr + row))
+                outcome.stamp(outputs, at, tl.load(epoch_ptr + row), waited)
             else:
                 if SHARDS == 2:
                     union, fault = meeting.joined(both, row, rows, link, limits, INTERPRETED)
@@ -116,7 +117,7 @@ def _kernel(
                 else:
                     peer_first = tl.where(rank == 0, split, 0)
                     peer_last = tl.where(rank == 0, vocab, split)
-                    union, fault = meeting.exchanged(
+                    union, fault, waited = meeting.exchanged(
                         own, both, row, rows, link, limits, peer_first, peer_last, INTERPRETED
                     )
                     told = exchange.error_at(peer_workspace, rows)
@@ -127,4 +128,4 @@ def _kernel(
                     link, told, SHARDS == 1, HAS_MAP, INTERPRETED,
                 )  # fmt: skip
                 epoch = tl.load(epoch_ptr + row)
-                outcome.stamp(outputs, at, tl.where(fault == 0, epoch, 0))
+                outcome.stamp(outputs, at, tl.where(fault == 0, epoch, 0), waited)

@@ -151,6 +151,9 @@ class SymmetricMemoryLink(LinkState):
             raise RefusedError(Refusal(Code.UNPRIMED, "link", "an open link", "a closed one"))
         return self._peer_address
 
+    def connect(self) -> None:
+        """Both ranks were joined when the constructor returned."""
+
     def close(self) -> None:
         """Wait for this GPU, then let go of both mappings; the peer must have stopped launching."""
         torch.cuda.synchronize(self._device)

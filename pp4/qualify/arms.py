@@ -38,18 +38,26 @@ class Arm:
         step: what the plan and the journal say.
         run: tries it and judges.
         limit_s: after which it is a timeout.
+        hardware: whether there is nothing to try where no GPU is.
     """
 
     step: Step
     run: Callable[[Context], Finding]
     limit_s: float = 120.0
+    hardware: bool = False
 
 
 def must_pass(
-    gate: int, arm: str, what: str, run: Callable[[Context], Finding], limit_s: float = 120.0
+    gate: int,
+    arm: str,
+    what: str,
+    run: Callable[[Context], Finding],
+    limit_s: float = 120.0,
+    *,
+    hardware: bool = False,
 ) -> Arm:
     """An arm in which nothing may be wrong."""
-    return Arm(Step(gate, arm, "pass", what), run, limit_s)
+    return Arm(Step(gate, arm, "pass", what), run, limit_s, hardware)
 
 
 def must_catch(
@@ -60,9 +68,11 @@ def must_catch(
     run: Callable[[Context], Finding],
     *,
     gating: bool = True,
+    hardware: bool = False,
 ) -> Arm:
     """An arm with a planted fault that has to be found, by this code."""
-    return Arm(Step(gate, arm, f"caught({code})", what, gating), run)
+    step = Step(gate, arm, f"caught({code})", what, gating)
+    return Arm(step, run, hardware=hardware)
 
 
 def found(step: Step, finding: Finding) -> str:

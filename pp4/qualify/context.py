@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from pp4.hold.rehearsal import OpenHold
+from pp4.clock import Deadline
+from pp4.hold.open import OpenHold
 from pp4.qualify.session import CARELESS, Session
 from pp4.qualify.settings import Settings
-from pp4.wire.facts import Case, Compiled, Library, Primed, Waits
+from pp4.wire.facts import (
+    Case,
+    Compiled,
+    Expectation,
+    Library,
+    Primed,
+    Shape,
+    Source,
+    Waits,
+    read,
+)
+from pp4.wire.gpus import Gpu, GpuReport, find
+
+_FOREIGN_S = 60.0
 
 
 @dataclass
@@ -20,6 +37,7 @@ class Record:
     compiled_controls: dict[str, Compiled] = field(default_factory=dict)
     definition: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    baseline: tuple[Gpu, ...] = ()
 
 
 class Context:
@@ -28,10 +46,12 @@ class Context:
     Args:
         hold: the open HOLD.
         settings: numbers of the run.
+        compiled: where binaries are kept; in the HOLD, and gone with it, where none is given.
     """
 
-    def __init__(self, hold: OpenHold, settings: Settings) -> None:
+    def __init__(self, hold: OpenHold, settings: Settings, compiled: Path | None = None) -> None:
         self.hold, self.settings = hold, settings
+        self.compiled = compiled or hold.directory / "compiled"
         self.record = Record()
         self._owners = 0
         self._session: Session | None = None
@@ -41,28 +61,61 @@ class Context:
         """The session with the product's owner; starts one where none runs."""
         if self._session is None:
             self._owners += 1
-            self._session = Session(self.hold, f"owner-{self._owners}")
+            self._session = Session(self.hold, f"owner-{self._owners}", self.compiled)
         return self._session
 
     def careless(self) -> Session:
         """A session with an owner that breaks the release rule; the caller closes it."""
         self._owners += 1
-        return Session(self.hold, f"careless-owner-{self._owners}", CARELESS)
+        return Session(self.hold, f"careless-owner-{self._owners}", self.compiled, CARELESS)
 
     def fresh(
-        self, waits: tuple[Waits, Waits] | None = None, session: Session | None = None
+        self,
+        waits: Waits | None = None,
+        session: Session | None = None,
+        *,
+        controls: tuple[str, ...] = (),
+        shape: Shape | None = None,
     ) -> Session:
-        """A new pair with a new rendezvous, primed and sealed."""
-        chosen = session or self.session
+        """A new pair with a new rendezvous, primed and sealed.
+
+        Args:
+            waits: bounds on both ranks; patient ones where none are given.
+            session: whose pair it becomes; the product's where none is given.
+            controls: mutants that are loaded as well.
+            shape: what is primed; that of the settings where none is given.
+        """
+        chosen, bounds = session or self.session, waits or self.settings.patient
         chosen.start()
-        patient = self.settings.patient
-        chosen.prime(self.settings.shape, recorded=True)
-        chosen.link(self.settings.rows, waits or (patient, patient))
+        chosen.prime(shape or self.settings.shape, recorded=True, controls=controls)
+        chosen.link(self.settings.rows, (bounds, bounds))
         return chosen
 
-    def hasty(self, session: Session | None = None) -> Session:
+    def hasty(self, session: Session | None = None, *, controls: tuple[str, ...] = ()) -> Session:
         """A new pair whose waits run out soon."""
-        return self.fresh((self.settings.hasty, self.settings.hasty), session)
+        return self.fresh(self.settings.hasty, session, controls=controls)
+
+    def expect(self, case: Case, *, solo: bool = True) -> tuple[Expectation, ...]:
+        """What a case must give: by the run's reference and, where asked, by the solo kernel."""
+        ways: tuple[Source, ...] = (self.settings.reference,)
+        return self.session.expect(case, *ways, *(("solo",) if solo else ()))
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The HOLD's GPUs as the driver sees them now, rank 0's first."""
+        report = read(GpuReport, self.session.ask("gpus"))
+        return tuple(find(report, uuid) for uuid in self.hold.gpus)
+
+    @contextmanager
+    def foreign(self) -> Iterator[None]:
+        """A process that belongs to no pair and takes memory of the first GPU."""
+        channel = self.hold.start(
+            "pp4.worker.foreign", [self.hold.gpus[0]], environment={}, label="foreign"
+        )
+        try:
+            channel.receive(Deadline.after(self.hold.clock, _FOREIGN_S))
+            yield
+        finally:
+            self.hold.stop(channel)
 
     def restart(self) -> None:
         """Leave a session that may be in any state; the next arm gets a new owner."""

@@ -16,29 +16,65 @@ from pp4.wire.facts import (
     Pattern,
     Primed,
     Selected,
+    Stream,
+    Streamed,
     word_of,
 )
+from pp4.wire.gpus import Gpu
 
 GREEDY = 2
+IDLE_BYTES = 1 << 30
+"""What an idle GPU may have in use: the driver's own, and that of a display or a monitor."""
+LEFT_BYTES = 64 << 20
+"""What may still be in use beyond the baseline when everything of ours has ended."""
+_NEAR = 10
+"""A wait that runs out ends within this part of its budget from it."""
 _STICKY_SHARE = 2
 """A relaunch after a wait ran out may take at most this part of what the wait took."""
 
 
 def devices(identities: Sequence[Identity], expected: Sequence[str]) -> Code | None:
-    """Two ranks, two processes, the devices that the HOLD names, the same libraries mapped."""
+    """Two ranks, two processes, the devices that the HOLD names, each open to the other."""
     found = [identity.device for identity in identities]
     apart = len({identity.pid for identity in identities}) == len(identities) == len(set(found))
     if found != list(expected) or not apart:
         return Code.DEVICE_MISMATCH
+    if not all(identity.peer_access for identity in identities):
+        return Code.NO_GPU_PAIR
     if len({identity.mapped for identity in identities}) != 1:
         return Code.LIBRARY_CHANGED
     return None
 
 
-def mapped(ranks: Sequence[str], owner: str) -> Code | None:
-    """Both ranks map what their owner hashed; none may have nothing mapped."""
-    same = len(ranks) == 2 and owner and all(rank == owner for rank in ranks)
+def mapped(ranks: Sequence[str]) -> Code | None:
+    """Both ranks map the same files; none may have nothing mapped."""
+    same = len(ranks) == 2 and ranks[0] and ranks[0] == ranks[1]
     return None if same else Code.LIBRARY_CHANGED
+
+
+def idle(gpus: Sequence[Gpu]) -> Code | None:
+    """No compute process, and no memory in use beyond what a driver takes for itself.
+
+    Processes of other containers may not be listed; what they hold in memory is.
+    """
+    free = all(
+        one.memory_used_bytes is not None
+        and one.memory_used_bytes <= IDLE_BYTES
+        and not one.processes
+        and not one.mps_processes
+        for one in gpus
+    )
+    return None if gpus and free else Code.NOT_IDLE
+
+
+def above(gpus: Sequence[Gpu], baseline: Sequence[Gpu]) -> tuple[bool, ...]:
+    """Whether each GPU has more memory in use than before anything of ours ran."""
+    before = {one.uuid: one.memory_used_bytes or 0 for one in baseline}
+    return tuple(
+        one.memory_used_bytes is None
+        or one.memory_used_bytes > before.get(one.uuid, 0) + LEFT_BYTES
+        for one in gpus
+    )
 
 
 def pattern(ranks: Sequence[Pattern], epochs: int) -> Code | None:
@@ -179,6 +215,44 @@ def neighbours(before: Block, after: Block, changed: int) -> Code | None:
 def bounded(blocks: Sequence[Block], limit_ns: int) -> Code | None:
     """Nobody was held longer than a block with a fault may take."""
     return Code.STEP_TIMEOUT if any(one.elapsed_ns > limit_ns for one in blocks) else None
+
+
+def longest(block: Block) -> int:
+    """The longest wait of any row and position of a block."""
+    return max((wait for row in block.waited for wait in row), default=0)
+
+
+def ran_out(exchange: Exchange, budget: int) -> Code | None:
+    """Some rank waited as long as it was allowed to, within a tenth, and no rank for longer.
+
+    A little of a budget is gone when the wait for the peer begins: the acknowledgement came first.
+    """
+    waits = [longest(block) for block in exchange.blocks]
+    inside = waits and abs(max(waits) - budget) <= budget // _NEAR
+    return None if inside else Code.STEP_TIMEOUT
+
+
+def streamed(ranks: Sequence[Streamed], asked: Stream) -> Code | None:
+    """Every row of a stream equals the reference on both ranks, which saw and gave the same."""
+    if [one.rank for one in ranks] != [0, 1]:
+        return Code.RANK_DIED
+    words = [FAULTS[max(one.own_error, one.peer_error)] for one in ranks]
+    if any(words):
+        return max(filter(None, words), key=FAULTS.index)
+    rows = asked.blocks * asked.batch * asked.n_out
+    if any(one.blocks != asked.blocks or one.rows != rows for one in ranks):
+        return Code.INCOMPLETE
+    if any(one.mismatches for one in ranks):
+        return Code.OUTPUT_MISMATCH
+    same = len({(one.inputs, one.outputs) for one in ranks}) == 1
+    return None if same else Code.RANKS_DIFFER
+
+
+def agree(expected: Sequence[Expectation], ways: Sequence[str]) -> Code | None:
+    """All ways that were asked for gave the same block."""
+    by = [one.by for one in expected]
+    same = len({one.digest for one in expected}) == 1
+    return None if by == list(ways) and same else Code.OUTPUT_MISMATCH
 
 
 def failed_closed(

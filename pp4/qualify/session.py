@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from pp4.clock import Deadline
 from pp4.errors import Code, WrongError
-from pp4.hold.rehearsal import OpenHold
+from pp4.hold.open import OpenHold
 from pp4.wire import Reply, Request
 from pp4.wire.facts import (
     Case,
@@ -16,6 +17,7 @@ from pp4.wire.facts import (
     Identity,
     Launch,
     Shape,
+    Source,
     Waits,
     read,
     refusal_of,
@@ -24,6 +26,23 @@ from pp4.wire.facts import (
 PRODUCT = "pp4.worker.owner"
 CARELESS = "pp4.worker.controls"
 _SLACK_S = 10.0
+# the path of a source file would end up in the machine code and in its digest
+_COMPILED = {"TRITON_DISABLE_LINE_INFO": "1"}
+# one thread each: two ranks and a coordinator share what cores there are
+_INTERPRETED = {
+    **_COMPILED,
+    "TRITON_INTERPRET": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+# NVLink multicast is not used: where it fails it takes every GPU of the host with it
+_ON_GPUS = {
+    **_COMPILED,
+    "TRITON_INTERPRET": "0",
+    "NCCL_NVLS_ENABLE": "0",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+    "NVSHMEM_DISABLE_NVLS": "1",
+}
 
 
 class Session:
@@ -32,10 +51,11 @@ class Session:
     Args:
         hold: what it runs under.
         label: names the owner's process, unique in the HOLD.
+        compiled: where binaries are kept, for every pair that is started here or later.
         module: the owner to start; a control starts a careless one.
     """
 
-    def __init__(self, hold: OpenHold, label: str, module: str = PRODUCT) -> None:
+    def __init__(self, hold: OpenHold, label: str, compiled: Path, module: str = PRODUCT) -> None:
         self._hold, self._label = hold, label
         self._sequence = 0
         self._running = False
@@ -44,15 +64,8 @@ class Session:
         directory.mkdir()
         self._channel = hold.start(
             module,
-            # every pair of this HOLD finds what an earlier one compiled
-            [str(directory), str(hold.directory / "compiled")],
-            # one thread each: two ranks and a coordinator share what cores there are
-            environment={
-                "TRITON_INTERPRET": "1",
-                "TRITON_DISABLE_LINE_INFO": "1",
-                "OMP_NUM_THREADS": "1",
-                "OPENBLAS_NUM_THREADS": "1",
-            },
+            [str(directory), str(compiled), *hold.gpus],
+            environment=_INTERPRETED if not hold.gpus else _ON_GPUS,
             label=label,
         )
 
@@ -63,6 +76,9 @@ class Session:
             WrongError: it refused, or it died.
             TimedOutError: it did not answer in time.
         """
+        return self._answer(verb, arguments, limit_s)
+
+    def _answer(self, verb: str, arguments: dict[str, Any], limit_s: float) -> dict[str, Any]:
         self._sequence += 1
         deadline = Deadline.after(self._hold.clock, limit_s + _SLACK_S)
         request = Request(sequence=self._sequence, verb=verb, arguments=arguments)
@@ -101,7 +117,8 @@ class Session:
 
         Args:
             shape: what is compiled.
-            how: ``recorded``, ``delayed`` and ``probe``; see :class:`pp4.wire.asks.Prime`.
+            how: ``recorded``, ``controls``, ``delayed``, ``probe``; see
+                :class:`pp4.wire.asks.Prime`.
         """
         return self.ask("prime", limit_s=240.0, shape=shape.model_dump(), **how)
 
@@ -123,11 +140,17 @@ class Session:
         return self.ask("teardown")
 
     def both(
-        self, verb: str, first: dict[str, Any], second: dict[str, Any] | None = None
+        self,
+        verb: str,
+        first: dict[str, Any],
+        second: dict[str, Any] | None = None,
+        *,
+        limit_s: float = 120.0,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Ask both ranks past the owner's rules; -> what each answered, facts or refusal."""
         arguments = [first, first if second is None else second]
-        ranks = self.ask("both", verb_of_rank=verb, arguments=arguments, limit_s=120.0)["ranks"]
+        asked = {"verb_of_rank": verb, "arguments": arguments, "limit_s": limit_s}
+        ranks = self._answer("both", asked, limit_s)["ranks"]
         return ranks[0], ranks[1]
 
     def one(self, rank: int, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -144,9 +167,9 @@ class Session:
         )
         return read(Exchange, facts)
 
-    def expect(self, case: Case, *, solo: bool = True) -> tuple[Expectation, ...]:
-        """What a case must give: by the reference and, where asked, by the solo kernel."""
-        ranks = self.ask("expect", limit_s=120.0, case=case.model_dump(), solo=solo)["ranks"]
+    def expect(self, case: Case, *by: Source) -> tuple[Expectation, ...]:
+        """What a case must give, by one way or two."""
+        ranks = self.ask("expect", limit_s=120.0, case=case.model_dump(), by=by)["ranks"]
         return tuple(read(Expectation, facts_of(rank)) for rank in ranks)
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ Pure comparison: receipts against each other and against what is known of the ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
@@ -14,6 +14,7 @@ from pp4.errors import Code, Refusal, RefusedError
 from pp4.receipts.canonical import shown
 from pp4.receipts.envelope import Fact, OpenLeaf
 from pp4.receipts.gates import Gpu, Kernel
+from pp4.receipts.hardware_checks import PAIR_KERNEL
 from pp4.receipts.models import Receipt
 
 
@@ -123,20 +124,39 @@ def require_bound(
                 found = mismatch(name, facts[one][name], facts[other][name])
                 if found is not None:
                     _refuse(Code.EVIDENCE_MISMATCH, f"{other}, {name}", f"as in {one}", found)
-    for label, stated in facts.items():
-        for name in (*names, *sorted(pair_names.get(label, ()))):
-            here = getattr(subject, name)
-            if here is None or name not in stated:
-                continue
-            if isinstance(here, Mapping):
-                here = {key: _plain(item) for key, item in here.items()}
-            found = mismatch(name, stated[name], here, whole=True)
-            if found is not None:
-                _refuse(Code.SUBJECT_MISMATCH, f"{label}, {name}", "as on this machine", found)
+    for label, receipt in receipts.items():
+        wanted = (*names, *sorted(pair_names.get(label, ())))
+        for name, found in unlike(receipt, subject, wanted):
+            _refuse(Code.SUBJECT_MISMATCH, f"{label}, {name}", "as on this machine", found)
+
+
+def unlike(receipt: Receipt, subject: Subject, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield every fact in which this machine is not the one of a receipt, and how they differ.
+
+    Args:
+        receipt: what was judged.
+        subject: this machine and plan; what it leaves open is not compared.
+        names: facts, by the names of :class:`Subject`; what a receipt does not state is passed
+            over.
+    """
+    stated = facts_of(receipt)
+    for name in names:
+        here = getattr(subject, name)
+        if here is None or name not in stated:
+            continue
+        if isinstance(here, Mapping):
+            here = {key: _plain(item) for key, item in here.items()}
+        for found in differences(name, stated[name], here, whole=True):
+            yield name, found
 
 
 def mismatch(name: str, one: object, other: object, whole: bool = False) -> str | None:
-    """Say how two statements of the same fact differ, or None where they agree.
+    """Say the first of :func:`differences`, or None where there is none."""
+    return next(differences(name, one, other, whole), None)
+
+
+def differences(name: str, one: object, other: object, whole: bool = False) -> Iterator[str]:
+    """Yield how two statements of the same fact differ.
 
     Libraries and kernels are compared by name, because each run loads its own selection.
 
@@ -144,23 +164,30 @@ def mismatch(name: str, one: object, other: object, whole: bool = False) -> str 
         name: the fact.
         one: what a receipt states.
         other: what another receipt states, or what is known here.
-        whole: ``other`` must speak about everything that ``one`` names (libraries), or share at
-            least one entry with it (kernels).
+        whole: ``other`` must speak about everything that ``one`` names (libraries), or about each
+            kernel of the pair and share at least one entry with it (kernels).
     """
     if name not in ("libraries", "kernels"):
-        return None if one == other else shown(f"{_listed(one)} against {_listed(other)}")
+        if one != other:
+            yield shown(f"{_listed(one)} against {_listed(other)}")
+        return
     if not (isinstance(one, Mapping) and isinstance(other, Mapping)):
-        return shown(f"{_listed(one)} against {_listed(other)}")
-    for key in sorted(set(one) & set(other)):
+        yield shown(f"{_listed(one)} against {_listed(other)}")
+        return
+    common = set(one) & set(other)
+    for key in sorted(common):
         if one[key] != other[key]:
-            return shown(f"{key}: {one[key]} against {other[key]}", 240)
-    if whole and name == "libraries" and set(one) - set(other):
-        return shown(f"not loaded here: {_listed(set(one) - set(other))}")
+            yield shown(f"{key}: {one[key]} against {other[key]}", 400)
+    for key in sorted(set(one) - common if whole else ()):
+        if name == "libraries":
+            yield shown(f"not loaded here: {key}")
+        elif key.startswith(f"{PAIR_KERNEL}/"):
+            # What the other kernels agree in says nothing about the one that is going to run.
+            yield shown(f"not compiled here: {key}")
     # A single GPU compiles another specialisation than a pair: between receipts no common kernel
     # is needed, while no common library would mean that nothing was compared at all.
-    if (whole or name == "libraries") and not set(one) & set(other):
-        return "nothing in common to compare"
-    return None
+    if (whole or name == "libraries") and not common:
+        yield "nothing in common to compare"
 
 
 def _plain(value: object) -> object:

@@ -36,7 +36,7 @@ def chain_checks(files: Sequence[FileReport], required: bool) -> list[Check]:
     """
     checks: list[Check] = []
     used = _referenced(files)
-    loose = [f for f in files if f.sha256 not in used and not _redacted(f)]
+    loose = [f for f in files if f.sha256 not in used and not redacted(f)]
     for file in files:
         if file.receipt is None:
             continue
@@ -74,7 +74,8 @@ def _unresolved(
     return check.of(file.file)
 
 
-def _redacted(file: FileReport) -> bool:
+def redacted(file: FileReport) -> bool:
+    """Say whether a receipt has leaves that were blacked out."""
     # A redacted copy has another file hash by its nature; it can be told, not matched.
     leaves = [] if file.receipt is None else list(file.receipt.private.values())
     return any(isinstance(leaf, RedactedLeaf) for leaf in leaves)

@@ -13,9 +13,10 @@ from typing import Final
 from pp4.errors import Code
 from pp4.receipts.checks import Check, compare, require
 from pp4.receipts.gates import Arm, GateBody, JournalLine, Qualification, Rehearsal, Solo
+from pp4.receipts.hardware_checks import hardware_checks
 from pp4.receipts.journal import first_break, head
 from pp4.receipts.plan_checks import plan_checks
-from pp4.receipts.substance import reference_checks, substance_checks, twin_checks
+from pp4.receipts.substance import reference_checks, substance_checks
 
 REQUIRED_GATES: Final[Mapping[str, tuple[int, ...]]] = {
     "kernels": (0, 1, 2, 3, 4, 5, 7),
@@ -37,6 +38,7 @@ def arms_of(receipt: GateBody) -> Iterator[tuple[str, Arm]]:
 
 def gate_checks(receipt: GateReceipt) -> list[Check]:
     """Return every cross-check of a receipt with gates."""
+    good = receipt.verdict in GOOD_VERDICTS
     checks = journal_checks(receipt.journal, receipt.hold.journal_head)
     checks += [
         _gates_present(receipt),
@@ -46,16 +48,15 @@ def gate_checks(receipt: GateReceipt) -> list[Check]:
         _verdict(receipt),
         _numbers(receipt),
         _plan(receipt),
-        *plan_checks(receipt, receipt.scope),
-        *substance_checks(receipt, good=receipt.verdict in GOOD_VERDICTS),
+        *plan_checks(receipt, receipt.kind, receipt.scope),
+        *substance_checks(receipt, good=good),
     ]
     if isinstance(receipt, Rehearsal):
         checks += _rehearsed(receipt)
     else:
-        checks += _hardware(receipt)
-    if isinstance(receipt, Qualification):
-        good = receipt.verdict in GOOD_VERDICTS
-        checks += twin_checks(receipt) + (reference_checks(receipt) if good else [])
+        checks += hardware_checks(receipt, good=good)
+    if isinstance(receipt, Qualification) and good:
+        checks += reference_checks(receipt)
     return checks
 
 
@@ -216,30 +217,3 @@ def _rehearsed(receipt: Rehearsal) -> list[Check]:
             "; ".join(hardware) or "none",
         ),
     ]
-
-
-def _hardware(receipt: Qualification | Solo) -> list[Check]:
-    ranks = [0, 1] if isinstance(receipt, Qualification) else [0]
-    checks = [compare("gpus", Code.DEVICE_MISMATCH, ranks, [gpu.rank for gpu in receipt.gpus])]
-    leaves = [gpu.uuid for gpu in receipt.gpus]
-    named = [name for name in leaves if name in receipt.private]
-    checks.append(compare("gpu-names", Code.CROSS_CHECK, leaves, named))
-    checks.append(
-        require(
-            "gpus-differ",
-            Code.DEVICE_MISMATCH,
-            len(set(leaves)) == len(leaves),
-            "a different GPU for each rank",
-            ", ".join(leaves),
-        )
-    )
-    if receipt.verdict in GOOD_VERDICTS:
-        bare = [
-            f"{kernel.name} rank {kernel.rank}"
-            for kernel in receipt.kernels
-            if kernel.ptx_sha256 is None or kernel.cubin_sha256 is None
-        ]
-        checks.append(compare("kernel-digests", Code.CROSS_CHECK, [], bare))
-        compiled = sorted({kernel.rank for kernel in receipt.kernels})
-        checks.append(compare("kernel-ranks", Code.CROSS_CHECK, ranks, compiled))
-    return checks

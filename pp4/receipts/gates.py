@@ -90,12 +90,12 @@ class Library(Model):
 
 
 class Gpu(Model):
-    """A GPU; ``uuid`` names the leaf of ``private`` that holds the real one."""
+    """A GPU; ``uuid`` and ``pci_id`` name the leaves of ``private`` that hold the real ones."""
 
     rank: Annotated[int, Field(ge=0, le=1)]
     name: Text
     uuid: Word
-    pci_id: Text | None = None
+    pci_id: Word | None = None
     driver: Text
     memory_bytes: U64 | None = None
     facts: Facts = Field(default_factory=dict)

@@ -1,135 +1,110 @@
 """Whether a receipt holds the arms that the plan of its schema has: a gate is more than its number.
 
-The table belongs to the version of the schema.  It is written out here, and not read from the
-gates, so that a receipt is judged by what its version demands whatever runs today; a test holds
-it equal to the gates.
+The tables belong to the version of the schema, see :mod:`pp4.receipts.plan`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from pp4.errors import Code
 from pp4.receipts.checks import Check, require
 from pp4.receipts.gates import GateBody
+from pp4.receipts.plan import HARDWARE, PLAN, RECORDED, SOLO_PLAN, PlannedGate
 
-RECORDED: Final = frozenset({"missing-barrier-ran", "relaxed-signal-ran"})
-"""The only arms that may be recorded without gating: races that need not show in every run."""
+__all__ = [
+    "FLOORS",
+    "FULL_PLAN",
+    "HARDWARE",
+    "PLAN",
+    "RECORDED",
+    "SOLO_PLAN",
+    "PlannedGate",
+    "floor_check",
+    "plan_checks",
+    "plan_of",
+]
 
-
-class PlannedGate(NamedTuple):
-    """What a gate is called, and the arms, with what each has to find, that it cannot lack."""
-
-    name: str
-    arms: Mapping[str, str]
-
-
-PLAN: Final[Mapping[int, PlannedGate]] = {
-    0: PlannedGate(
-        "preflight",
+FULL_PLAN: Final[Mapping[int, PlannedGate]] = {
+    6: PlannedGate(
+        "whole-worker identity",
         {
-            "devices": "pass",
-            "wrong-device": "caught(DEVICE_MISMATCH)",
-            "data-pattern": "pass",
-            "flipped-bit": "caught(PATTERN_MISMATCH)",
-            "libraries": "pass",
-            "changed-library-byte": "caught(LIBRARY_CHANGED)",
-        },
-    ),
-    1: PlannedGate(
-        "prime",
-        {
-            "unprimed-capture": "caught(UNPRIMED)",
-            "both-primed-before-launch": "pass",
-            "one-specialisation": "pass",
-            "late-compilation": "caught(COMPILED_AFTER_PRIMING)",
-        },
-    ),
-    2: PlannedGate(
-        "peer kernels",
-        {
-            "pair-equals-reference": "pass",
-            "ties": "pass",
-            "edges": "pass",
-            "launch-order": "pass",
-            "skewed-start": "pass",
-            "bad-logits": "pass",
-            "infinite-logits": "pass",
-            "empty-row": "pass",
-            "foreign-epoch": "pass",
-            "ptx-order": "pass",
-            "ptx-missing-barrier": "caught(PTX_ORDER)",
-            "ptx-relaxed-signal": "caught(PTX_ORDER)",
-            "ptx-relaxed-chain": "caught(PTX_ORDER)",
-            "host-model": "pass",
-            "host-model-bugs": "caught(MODEL_VIOLATION)",
-            "flag-before-data": "caught(PROTOCOL)",
-            "dropped-candidate": "caught(RANKS_DIFFER)",
-            "swapped-bounds": "caught(OUTPUT_MISMATCH)",
-            "tie-broken-upwards": "caught(OUTPUT_MISMATCH)",
-            "skipped-test": "caught(RELEASED_AFTER_ERROR)",
-            "unsaid-fault": "caught(WRONG_ERROR_WORD)",
-            "missing-barrier-ran": "caught(OUTPUT_MISMATCH)",
-            "relaxed-signal-ran": "caught(OUTPUT_MISMATCH)",
-        },
-    ),
-    3: PlannedGate(
-        "changed-input graphs",
-        {
-            "replay-equals-eager": "pass",
-            "padded-rows": "pass",
-            "padded-exchange": "caught(BAD_LOGITS)",
-            "reused-epoch": "caught(PROTOCOL)",
-            "input-by-value": "caught(OUTPUT_MISMATCH)",
-            "missing-stamp": "caught(INCOMPLETE)",
-        },
-    ),
-    4: PlannedGate(
-        "mixed T0",
-        {
-            "mixed-batch": "pass",
-            "neighbours": "pass",
-            "original-objects": "pass",
-            "refusals": "pass",
-            "swapped-mask": "caught(OUTPUT_MISMATCH)",
-            "draw-on-greedy-row": "caught(T0_DREW)",
-        },
-    ),
-    5: PlannedGate(
-        "timeout and teardown",
-        {
-            "healthy": "pass",
-            "never-launched": "pass",
-            "late-first": "pass",
-            "late-next": "pass",
-            "killed": "pass",
-            "nan-row": "pass",
-            "exhausted-epochs": "pass",
-            "late-answer": "caught(PEER_TIMEOUT)",
-            "one-rank-word": "caught(RELEASED_ON_ONE_WORD)",
-        },
-    ),
-    7: PlannedGate(
-        "settle",
-        {
-            "leak": "caught(LEAK)",
-            "settled": "pass",
-            "libraries-unchanged": "pass",
+            "digests-equal-solo": "pass",
+            "flipped-archive-byte": "caught(DIGEST_MISMATCH)",
+            "other-gpu-model": "caught(SUBJECT_MISMATCH)",
         },
     ),
 }
-"""Gate to name and arms, for the scopes ``kernels`` and ``full``; gate 6 has no arms yet."""
+"""What the scope ``full`` adds to :data:`PLAN`."""
+
+FLOORS: Final[Mapping[str, Mapping[str, int]]] = {
+    "qualification": {
+        "gate-0/data-pattern": 200_000,  # 100,000 epochs each way
+        "gate-2/many-rows": 100_000,
+        "gate-3/replay-equals-eager": 1_000,
+    },
+    "solo": {
+        "gate-2/many-rows": 100_000,
+        "gate-3/replay-equals-eager": 1_000,
+    },
+}
+"""Kind to arm to the fewest repetitions under a good verdict.  A rehearsal has none: on a CPU a few
+show that the machinery works, and nothing else is claimed."""
 
 
-def plan_checks(receipt: GateBody, scope: str) -> list[Check]:
+def plan_of(kind: str, scope: str) -> dict[int, PlannedGate]:
+    """Return gate to name and arms that a receipt cannot lack.
+
+    Args:
+        kind: ``rehearsal``, ``qualification`` or ``solo``.
+        scope: ``solo``, ``kernels``, or ``full``, which is ``kernels`` and gate 6.
+    """
+    if scope == "solo":
+        return dict(SOLO_PLAN)
+    whole = {**PLAN, **FULL_PLAN} if scope == "full" else dict(PLAN)
+    for number, more in HARDWARE.items() if kind == "qualification" else ():
+        name, arms = whole[number]
+        whole[number] = PlannedGate(name, {**arms, **more.arms})
+    return whole
+
+
+def plan_checks(receipt: GateBody, kind: str, scope: str) -> list[Check]:
     """Return the checks of the arms against the plan of ``pp4-receipt/1``.
 
     Args:
         receipt: a receipt with gates.
-        scope: its scope; ``solo`` has no table yet, ``full`` is ``kernels`` and gate 6.
+        kind: its kind.
+        scope: its scope.
     """
-    return [_gating(receipt)] + ([] if scope == "solo" else [_arms_required(receipt)])
+    return [_gating(receipt), _arms_required(receipt, plan_of(kind, scope))]
+
+
+def floor_check(receipt: GateBody, kind: str) -> Check:
+    """Return the check that the arms which count, counted far enough.
+
+    Args:
+        receipt: a receipt with gates and a good verdict.
+        kind: ``qualification`` or ``solo``.
+    """
+    counts = {
+        f"gate-{gate.gate}/{arm.arm}": arm.repetitions
+        for gate in receipt.gates
+        for arm in gate.arms
+    }
+    short = [
+        f"{name} {counts.get(name, 'none')} of {least}"
+        for name, least in FLOORS[kind].items()
+        if counts.get(name, 0) < least
+    ]
+    expected = ", ".join(f"{name} {least}" for name, least in FLOORS[kind].items())
+    return require(
+        "repetitions",
+        Code.GATE_NOT_RUN,
+        not short,
+        f"at least {expected}",
+        "; ".join(short) or "as many, or more",
+    )
 
 
 def _gating(receipt: GateBody) -> Check:
@@ -144,10 +119,10 @@ def _gating(receipt: GateBody) -> Check:
     return require("arms-gate", Code.CROSS_CHECK, not loose, expected, found)
 
 
-def _arms_required(receipt: GateBody) -> Check:
+def _arms_required(receipt: GateBody, table: Mapping[int, PlannedGate]) -> Check:
     odd = []
     for gate in receipt.gates:
-        planned = PLAN.get(gate.gate)
+        planned = table.get(gate.gate)
         if planned is None:
             continue
         if gate.name != planned.name:

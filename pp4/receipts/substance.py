@@ -8,7 +8,6 @@ from typing import Final
 
 from pp4.errors import Code
 from pp4.receipts.checks import Check, require
-from pp4.receipts.envelope import OpenLeaf
 from pp4.receipts.gates import GateBody, Qualification
 
 _REFERENCES: Final = (("identity_reference", "solo"), ("identity_reference", "whole_worker"))
@@ -71,21 +70,6 @@ def _ranks_alike(receipt: GateBody) -> Check:
 def _one_form(ranks: Mapping[int, set[tuple[str, str | None, str | None]]]) -> bool:
     first, *others = ranks.values()
     return all(other == first for other in others)
-
-
-def twin_checks(receipt: Qualification) -> list[Check]:
-    """Return the check that the ranks' GPUs are two: salted leaves alike say nothing until opened.
-
-    Args:
-        receipt: of a physical pair; redacted leaves cannot be compared and are passed over.
-    """
-    leaves = (receipt.private.get(gpu.uuid) for gpu in receipt.gpus)
-    values = [leaf.value for leaf in leaves if isinstance(leaf, OpenLeaf)]
-    holds = len(set(values)) == len(values)
-    found = f"{len(values)} open UUIDs, {len(set(values))} different"
-    return [
-        require("gpu-values-differ", Code.DEVICE_MISMATCH, holds, "a UUID for each rank", found)
-    ]
 
 
 def reference_checks(receipt: Qualification) -> list[Check]:

@@ -56,12 +56,14 @@ class Prime(Model):
         shape: what is compiled.
         recorded: whether a rank may take the digests of what an earlier rank of its number compiled
             in this HOLD, as long as the binaries still have them.
+        controls: mutants that are loaded beside the product's kernel.
         delayed: a rank that waits before it compiles.
         probe: the block that is tried while that rank waits.
     """
 
     shape: Shape
     recorded: bool = False
+    controls: tuple[str, ...] = ()
     delayed: Rank | None = None
     probe: RunBlock | None = None
 
@@ -125,7 +127,7 @@ class ExpectOfRank(Model):
 
 
 class Expect(Model):
-    """Say what a case must give, by the reference and, where asked, by the solo kernel."""
+    """Say what a case must give: rank 0 by the first way, rank 1 by the second, meanwhile."""
 
     case: Case
-    solo: bool
+    by: Annotated[tuple[Source, ...], Field(min_length=1, max_length=2)]

@@ -82,8 +82,8 @@ class Waits(Model):
 Content = Literal["random", "constant", "tile-ties", "shard-ties", "two-finite", "extremes"]
 Flaw = Literal["none", "nan", "inf", "empty"]
 Cached = Literal["none", "mixed", "all"]
-Source = Literal["reference", "solo"]
-"""By what an expectation was made."""
+Source = Literal["reference", "vectorised", "solo"]
+"""By what an expectation was made: Python integers, tensors on the device, or the solo kernel."""
 
 
 class Case(Model):
@@ -133,6 +133,7 @@ class Identity(Model):
     pid: int
     device: str
     device_name: str
+    peer_access: bool
     python: str
     torch: str
     triton: str
@@ -158,7 +159,11 @@ class Primed(Model):
 
 
 class Block(Model):
-    """What one rank saw of one block."""
+    """What one rank saw of one block.
+
+    ``waited`` is how long each exchange waited for the peer: nanoseconds of the GPU's timer, or
+    polls where the kernel is interpreted.
+    """
 
     rank: Rank
     digest: str
@@ -168,6 +173,7 @@ class Block(Model):
     q_zero: Ints
     errors: Grid
     stamps: Grid
+    waited: Grid
     own_error: Word
     peer_error: Word
     epochs: Ints
@@ -222,6 +228,7 @@ class Library(Model):
 
     name: str
     sha256: str
+    build_id: str | None = None
 
 
 class Pattern(Model):
@@ -256,6 +263,63 @@ class Selected(Model):
         if (self.path == "sampled") != (self.block is not None):
             raise ValueError(f"path {self.path} with {'a' if self.block else 'no'} block")
         return self
+
+
+BUCKETS = 48
+"""Powers of two by which waits are counted: up to 2**47 ns, longer than any budget."""
+
+
+class Stream(Model):
+    """Block after block on both ranks without a word from the owner between them.
+
+    Attributes:
+        batch: rows.
+        n_out: positions.
+        cached: which anchors have a cached bias row.
+        seed: of the first block; the next ones count up.
+        blocks: how many.
+        skew_ns: each rank is held back by a random time below this before each block.
+        off: whether the original selector's graph is replayed between blocks.
+    """
+
+    batch: int
+    n_out: int
+    cached: Cached
+    seed: int
+    blocks: Annotated[int, Field(ge=1)]
+    skew_ns: Annotated[int, Field(ge=0)] = 0
+    off: bool = False
+
+
+class Streamed(Model):
+    """What one rank saw of a stream of blocks.
+
+    Attributes:
+        rank: which.
+        blocks: how many it went through; fewer than asked for where a word named a fault.
+        rows: rows times positions that were compared.
+        mismatches: those that differ from the vectorised reference or lack their stamp.
+        first_mismatch: block, row and position of the first, empty where there is none.
+        inputs: digest of samples of all inputs.
+        outputs: digest of all outputs.
+        waits: how many exchanges waited less than 2**i nanoseconds (polls, interpreted) and not
+            less than half of that.
+        own_error: the rank's own word at the end.
+        peer_error: what the peer wrote.
+        elapsed_ns: for everything, inputs and comparisons included.
+    """
+
+    rank: Rank
+    blocks: int
+    rows: int
+    mismatches: int
+    first_mismatch: Ints
+    inputs: str
+    outputs: str
+    waits: Ints
+    own_error: Word
+    peer_error: Word
+    elapsed_ns: int
 
 
 class Compiled(Model):

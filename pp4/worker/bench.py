@@ -19,18 +19,17 @@ import numpy as np
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.kernels import pattern
 from pp4.kernels.block import Outputs, SampledBlock
-from pp4.kernels.controls import build
-from pp4.kernels.controls.frozen import FrozenInputGraph
+from pp4.kernels.controls.frozen import frozen_launches
 from pp4.kernels.dyadic24 import definition_digest
-from pp4.kernels.expected import reference_outputs
 from pp4.kernels.geometry import Geometry
-from pp4.kernels.graph import RecordedGraph
+from pp4.kernels.graph import RecordedGraph, launches_of
 from pp4.kernels.head import Head
-from pp4.kernels.link import EPOCH_LIMIT, Bounds, Link, SharedMemoryLink, SoloLink
+from pp4.kernels.link import EPOCH_LIMIT, Bounds
 from pp4.kernels.priming import Priming, specialisation
 from pp4.wire.facts import (
     Block,
     Case,
+    Compiled,
     Expectation,
     Grid,
     Identity,
@@ -40,15 +39,31 @@ from pp4.wire.facts import (
     Source,
     Waits,
 )
-from pp4.worker import inputs
+from pp4.worker import expecting, inputs
+from pp4.worker.device import Device, PairLink
 from pp4.worker.libraries import mapping_digest
 
 Pause = Callable[[str], None]
 """Says how far it is and returns when the owner lets it go on."""
 
+_PATTERN_S = 60.0
+
+FROZEN = "frozen-input"
+"""The control that is a graph, not a mutant of the kernel."""
+
 
 def _grid(array: Any) -> Grid:
     return tuple(tuple(int(value) for value in row) for row in array)
+
+
+def _bounds(waits: Waits, start: int) -> Bounds:
+    return Bounds(
+        first_ns=waits.first_ns,
+        next_ns=waits.next_ns,
+        first_polls=waits.first_polls,
+        next_polls=waits.next_polls,
+        epoch_limit=EPOCH_LIMIT if waits.epochs is None else start + waits.epochs,
+    )
 
 
 class Bench:
@@ -56,15 +71,16 @@ class Bench:
 
     Args:
         rank: 0 or 1.
+        device: what its kernels run on.
         directory: a directory that both ranks may write.
         pause: how to report progress and wait for the owner.
     """
 
-    def __init__(self, rank: int, directory: Path, pause: Pause) -> None:
-        self.rank, self.directory, self.pause = rank, directory, pause
+    def __init__(self, rank: int, device: Device, directory: Path, pause: Pause) -> None:
+        self.rank, self.device, self.directory, self.pause = rank, device, directory, pause
         self.priming = Priming()
         self.geometry: Geometry | None = None
-        self._link: SharedMemoryLink | None = None
+        self._link: PairLink | None = None
         self._heads: dict[tuple[str, int], Head] = {}
         self._blocks: dict[tuple[str, int, int, str], SampledBlock] = {}
         self._graphs: dict[str, RecordedGraph] = {}
@@ -73,50 +89,57 @@ class Bench:
     # -- who and what -----------------------------------------------------------------------
 
     def identity(self) -> Identity:
-        """Who this rank is; its device is logical where the kernels are interpreted."""
+        """Who this rank is."""
         return Identity(
             rank=self.rank,
             pid=os.getpid(),
-            device=f"interpreter-{self.rank}",
-            device_name="Triton interpreter",
+            device=self.device.name,
+            device_name=self.device.model,
+            peer_access=self.device.peer_access(),
             python=platform.python_version(),
             torch=version("torch"),
             triton=version("triton"),
             mapped=mapping_digest(),
         )
 
-    def primed(self, shape: Shape, shards: int) -> str:
-        """Take a shape's specialisation as compiled and loaded; -> its key."""
+    def prime(self, shape: Shape, shards: int, *, recorded: bool) -> tuple[str, Compiled, bool]:
+        """Compile and load a specialisation; -> its key, what came out, whether by a record."""
         geometry = inputs.geometry_of(shape)
         key = specialisation(geometry, shards)
+        if self.device.compilations() is None:
+            # nobody else would notice that it comes too late
+            self.priming.check(key)
+        built, known = self.device.prime(shape, shards, recorded=recorded)
         self.priming.add(key)
         self.geometry = geometry
-        return key
+        return key, built, known
+
+    def plant(self, shape: Shape, control: str) -> None:
+        """Build and load a mutant of the pair's kernel; the seal ends that as well."""
+        home = self.directory / f"controls-{self.rank}-{os.getpid()}"
+        home.mkdir(exist_ok=True)
+        self._mutants[control] = self.device.plant(shape, control, home)
+        self.priming.add(specialisation(inputs.geometry_of(shape), 1, control))
+
+    def seal(self) -> None:
+        """Nothing compiles from now on."""
+        self.priming.seal()
+        self.device.seal()
 
     # -- the link ---------------------------------------------------------------------------
 
     def make_link(self, generation: int, rows: int, waits: Waits, start: int) -> None:
-        """Make this rank's workspace of a new link."""
+        """Make this rank's part of a new link."""
         if self._link is not None:
             self._link.close()
         self._blocks.clear()
         self._graphs.clear()
-        own, peer = (
-            self.directory / f"link-{generation}-rank-{rank}" for rank in (self.rank, 1 - self.rank)
-        )
-        bounds = Bounds(
-            first_ns=waits.first_ns,
-            next_ns=waits.next_ns,
-            first_polls=waits.first_polls,
-            next_polls=waits.next_polls,
-            epoch_limit=EPOCH_LIMIT if waits.epochs is None else start + waits.epochs,
-        )
-        self._link = SharedMemoryLink(
-            own, peer, rank=self.rank, rows=rows, start=start, bounds=bounds
+        self._link = self.device.link(
+            generation, rows=rows, start=start, bounds=_bounds(waits, start)
         )
 
     @property
-    def link(self) -> SharedMemoryLink:
+    def link(self) -> PairLink:
         """The link; refuses where none was made."""
         if self._link is None:
             raise RefusedError(Refusal(Code.UNPRIMED, "link", "a rendezvous", "none was made"))
@@ -124,14 +147,15 @@ class Bench:
 
     def exchange_pattern(self, writer: int, seed: int, epochs: int, flip_at: int) -> Pattern:
         """Write patterns to the peer or read them, depending on who writes."""
-        own, peer = self.link.inboxes()
-        words = pattern.WORDS
-        if self.rank == writer:
-            pattern.write(peer, peer[words : words + 2], seed, epochs, flip_at=flip_at, limit_s=60)
-            wrong = 0
-        else:
-            wrong = pattern.read(own, own[words : words + 2], seed, epochs, limit_s=60)
-        return Pattern(rank=self.rank, epochs=epochs, mismatches=wrong)
+        found = pattern.run(
+            self.link,
+            writer=self.rank == writer,
+            seed=seed,
+            epochs=epochs,
+            flip_at=flip_at,
+            limit_s=_PATTERN_S,
+        )
+        return Pattern(rank=self.rank, epochs=found.epochs, mismatches=found.mismatches)
 
     # -- blocks -----------------------------------------------------------------------------
 
@@ -147,19 +171,13 @@ class Bench:
         key = (cached, len(shards))
         if key not in self._heads:
             geometry = self.require_geometry()
-            w1, w2 = inputs.weights(geometry)
-            tokens = inputs.cached_tokens(geometry, cached)
-            self._heads[key] = Head.build(geometry, w1, w2, cached=tokens, shards=shards)
+            self._heads[key] = inputs.head(geometry, cached, shards, self.device.where)
         return self._heads[key]
 
     def _mutant(self, control: str | None) -> Any:
         if control is None:
             return None
-        if control not in self._mutants:
-            home = self.directory / f"controls-{self.rank}-{os.getpid()}"
-            home.mkdir(exist_ok=True)
-            self._mutants[control] = build(control, home)._kernel
-            self.priming.plant(self.require_geometry(), 1, control)
+        self.priming.require(specialisation(self.require_geometry(), 1, control))
         return self._mutants[control]
 
     def sampled_block(self, case: Case, control: str | None = None) -> SampledBlock:
@@ -178,19 +196,20 @@ class Bench:
     def load(self, block: SampledBlock, case: Case) -> None:
         """Rewrite a block's inputs for a case and poison what it will write."""
         geometry = self.require_geometry()
-        block.load(inputs.requests(geometry, case), inputs.logits(geometry, case))
+        base = inputs.logits(geometry, case, self.device.where)
+        block.load(inputs.requests(geometry, case), base)
         block.poison()
 
-    def capture(self, name: str, case: Case, control: str | None) -> None:
-        """Record a graph for a case's shape; ``frozen-input`` records one input by value."""
-        frozen = control == "frozen-input"
-        block = self.sampled_block(case, None if frozen else control)
+    def capture(self, name: str, case: Case, control: str | None) -> RecordedGraph:
+        """Record a graph for a case's shape; a control may record one input by value."""
+        mutant = None if control == FROZEN else control
+        key = specialisation(self.require_geometry(), 1, mutant)
+        self.priming.require(key)
+        block = self.sampled_block(case, mutant)
         self.load(block, case)
-        self._graphs[name] = (
-            FrozenInputGraph(block, self.priming)
-            if frozen
-            else RecordedGraph(block, self.priming, control)
-        )
+        launches = frozen_launches(block) if control == FROZEN else launches_of(block)
+        self._graphs[name] = self.device.graph(block, key, launches)
+        return self._graphs[name]
 
     def graph(self, name: str) -> RecordedGraph:
         """A recorded graph by name."""
@@ -226,13 +245,15 @@ class Bench:
 
     def _timed(self, block: SampledBlock, go: Callable[[], None]) -> Block:
         """Say that a launch begins, before anything of it can reach the peer."""
+        self.device.settle()
         self.pause("launching")
         began = time.monotonic_ns()
         go()
-        return self._report(block.outputs(), block.link, began, time.monotonic_ns() - began)
+        self.device.settle()
+        return self._report(block, began, time.monotonic_ns() - began)
 
-    def _report(self, out: Outputs, link: Link, began: int, elapsed: int) -> Block:
-        words = link.words()
+    def _report(self, block: SampledBlock, began: int, elapsed: int) -> Block:
+        out, words = block.outputs(), block.link.words()
         return Block(
             rank=self.rank,
             digest=out.digest(),
@@ -242,6 +263,7 @@ class Bench:
             q_zero=tuple(int(not np.any(row)) for row in out.q),
             errors=_grid(out.error),
             stamps=_grid(out.stamp),
+            waited=_grid(block.waits()),
             own_error=int(words.own),
             peer_error=int(words.peer),
             epochs=words.epochs,
@@ -250,26 +272,29 @@ class Bench:
         )
 
     def expect(self, case: Case, by: Source) -> Expectation:
-        """What a case must give, by the exact reference or by the solo kernel."""
+        """What a case must give, by a reference or by the solo kernel."""
         geometry = self.require_geometry()
-        rows, base = inputs.requests(geometry, case), inputs.logits(geometry, case)
-        if by == "reference":
-            out = reference_outputs(*inputs.weights(geometry), rows, base)
+        if by == "solo":
+            out = self._solo(case)
+        elif by == "reference":
+            out = expecting.by_integers(geometry, case, self.device.where)
         else:
-            self.priming.require(specialisation(geometry, 2))
-            link = SoloLink(case.batch)
-            block = SampledBlock(
-                self._head(case.cached, (0, 1)), link, batch=case.batch, n_out=case.n_out
-            )
-            self.load(block, case)
-            block.run()
-            out = block.outputs()
+            out = expecting.outputs(expecting.by_tensors(geometry, case, self.device.where))
         return Expectation(
             by=by,
             digest=out.digest(),
             rows=tuple(out.digest(row)[:16] for row in range(len(out.ids))),
             tokens=_grid(out.token),
         )
+
+    def _solo(self, case: Case) -> Outputs:
+        self.priming.require(specialisation(self.require_geometry(), 2))
+        link = self.device.solo_link(case.batch)
+        head = self._head(case.cached, (0, 1))
+        block = SampledBlock(head, link, batch=case.batch, n_out=case.n_out)
+        self.load(block, case)
+        block.run()
+        return block.outputs()
 
     def definition(self) -> str:
         """Digest of the numerical definition that this rank runs."""

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from pp4.wire.facts import Block, Grid
-from pp4.worker.compiling import Homes
-from pp4.worker.owner import Owner, serve
+from pp4.worker.owner import Owner, places, serve
 from pp4.worker.release import Release, both_ranks
 
 
@@ -25,4 +23,4 @@ def one_word(blocks: Sequence[Block], stamps: Grid) -> Release:
 
 
 if __name__ == "__main__":
-    serve(Owner(Homes(*map(Path, sys.argv[1:])), rule=one_word, lifeline=0))
+    serve(Owner(*places(sys.argv[1:]), rule=one_word, lifeline=0))

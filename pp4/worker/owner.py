@@ -1,8 +1,8 @@
 """The owner of a pair of ranks: starts, primes, launches, releases or discards, tears down.
 
-``python -m pp4.worker.owner DIRECTORY COMPILED`` speaks frames on its standard streams.  A reply
-leaves only by the rule of :mod:`pp4.worker.release`; after a reply was kept for an error the owner
-is failed, and stays failed until the pair is torn down.
+``python -m pp4.worker.owner DIRECTORY COMPILED [UUID UUID]`` speaks frames on its standard streams.
+A reply leaves only by the rule of :mod:`pp4.worker.release`; after a reply was kept for an error
+the owner is failed, and stays failed until the pair is torn down.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
 from pp4.wire import Decoder, Reply, Request, asks, encode_reply
 from pp4.wire.facts import Block, Case, Exchange, Grid, Primed, Selected, read, refusal_of
 from pp4.wire.frames import Model
-from pp4.worker import libraries
 from pp4.worker.compiling import Homes
+from pp4.worker.gpus import read_gpus
 from pp4.worker.launching import began, launch
+from pp4.worker.rank import Gpus
 from pp4.worker.ranks import Pair
 from pp4.worker.release import Release, Rule, both_ranks
 
@@ -49,12 +50,19 @@ class Owner:
 
     Args:
         homes: directories that the ranks may write.
+        gpus: UUIDs of both ranks' GPUs, None where kernels are interpreted.
         rule: decides what leaves.
         lifeline: descriptor of the requests; no wait outlasts whoever writes there.
     """
 
-    def __init__(self, homes: Homes, rule: Rule = both_ranks, lifeline: int | None = None) -> None:
-        self._homes, self._rule, self._lifeline = homes, rule, lifeline
+    def __init__(
+        self,
+        homes: Homes,
+        gpus: Gpus = None,
+        rule: Rule = both_ranks,
+        lifeline: int | None = None,
+    ) -> None:
+        self._homes, self._gpus, self._rule, self._lifeline = homes, gpus, rule, lifeline
         self._pair: Pair | None = None
         self._sealed = False
         self._priming = False
@@ -62,7 +70,7 @@ class Owner:
         self._generation = 0
         self._epochs: list[int] = []
         self._verbs: dict[str, Callable[[Facts], Facts]] = {
-            "libraries": _with(asks.Libraries, self._libraries),
+            "gpus": _with(asks.Plain, self._look),
             "start": _with(asks.Plain, self._start),
             "prime": _with(asks.Prime, self._prime),
             "link": _with(asks.MakeLink, self._link),
@@ -100,14 +108,14 @@ class Owner:
             raise RefusedError(Refusal(Code.UNPRIMED, "owner", "a running pair", "none"))
         return self._pair
 
-    def _libraries(self, asked: asks.Libraries) -> Facts:
-        found = libraries.fingerprints(flip=asked.flip)
-        return {"libraries": [library.model_dump() for library in found]}
+    def _look(self, _: asks.Plain) -> Facts:
+        """What the driver says of every GPU."""
+        return read_gpus().model_dump(mode="json")
 
     def _start(self, _: asks.Plain) -> Facts:
         if self._pair is not None:
             raise RefusedError(Refusal(Code.STICKY, "owner", "no running pair", "one"))
-        self._pair = Pair(self._homes, self._lifeline)
+        self._pair = Pair(self._homes, self._gpus, self._lifeline)
         self._sealed, self._failed, self._epochs = False, None, []
         return self._relay("identity")
 
@@ -149,9 +157,11 @@ class Owner:
         replies = self.pair.both(verb, arguments, limit_s)
         return {"ranks": [{"facts": r.facts, "refusal": r.refusal} for r in replies]}
 
-    def _demand(self, verb: str, arguments: tuple[Facts, Facts] = ({}, {})) -> None:
+    def _demand(
+        self, verb: str, arguments: tuple[Facts, Facts] = ({}, {}), limit_s: float = _ASK_S
+    ) -> None:
         """Ask both for something that neither may refuse."""
-        for rank in self._relay(verb, arguments)["ranks"]:
+        for rank in self._relay(verb, arguments, limit_s)["ranks"]:
             if rank["facts"] is None:
                 raise WrongError(refusal_of(rank["refusal"]))
 
@@ -182,6 +192,8 @@ class Owner:
             pair = self._compared(deadline)
             self._ask_prime(asked, 2, None)
             solo = self._compared(deadline)
+            planted = {"shape": asked.shape.model_dump(), "controls": asked.controls}
+            self._demand("plant", (planted, planted), deadline.remaining_s())
         finally:
             self._priming = False
         self._demand("seal")
@@ -335,10 +347,9 @@ class Owner:
         return {**found, "released": release.released, "why": str(release.why or "")}
 
     def _expect(self, asked: asks.Expect) -> Facts:
-        """The reference on one rank and, where asked, the solo kernel on the other meanwhile."""
-        ways = ("reference", "solo") if asked.solo else ("reference",)
-        ends = self.pair.ends[: len(ways)]
-        for end, by in zip(ends, ways, strict=True):
+        """One way on each rank, both meanwhile."""
+        ends = self.pair.ends[: len(asked.by)]
+        for end, by in zip(ends, asked.by, strict=True):
             self.pair.ask(end.rank, "expect", {"case": asked.case.model_dump(), "by": by})
         deadline = Deadline.after(SystemClock(), _EXPECT_S)
         self.pair.until(lambda: all(end.settled for end in ends), deadline, "expect")
@@ -370,5 +381,18 @@ def serve(owner: Owner) -> None:
         owner.close()
 
 
+def places(arguments: Sequence[str]) -> tuple[Homes, Gpus]:
+    """Read the command line of an owner: two directories and, for GPUs, two UUIDs."""
+    pair, compiled, *gpus = arguments
+    if not gpus:
+        return Homes(Path(pair), Path(compiled)), None
+    first, second = gpus
+    # once here, and not in every rank that is forked
+    from pp4.worker import cuda
+
+    del cuda
+    return Homes(Path(pair), Path(compiled)), (first, second)
+
+
 if __name__ == "__main__":
-    serve(Owner(Homes(*map(Path, sys.argv[1:])), lifeline=0))
+    serve(Owner(*places(sys.argv[1:]), lifeline=0))

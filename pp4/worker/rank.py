@@ -13,17 +13,22 @@ import torch
 
 from pp4.drafter.heads import HeadMode
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError
-from pp4.kernels import interpreting
 from pp4.wire import Decoder, Event, Reply, Request, encode, encode_reply
-from pp4.wire.asks import ExpectOfRank, PrimeOfRank
-from pp4.wire.facts import Case, Launch, Primed, Shape, Waits, read
+from pp4.wire.asks import ExpectOfRank, Libraries, PrimeOfRank
+from pp4.wire.facts import Case, Launch, Primed, Shape, Stream, Waits, read
 from pp4.wire.frames import Model
+from pp4.worker import libraries
 from pp4.worker.bench import Bench
-from pp4.worker.compiling import Compiler, Homes, compile_apart
+from pp4.worker.compiling import Homes, compile_apart
+from pp4.worker.device import Device
 from pp4.worker.lifetime import end_with
 from pp4.worker.originals import Originals
+from pp4.worker.streaming import Streaming
 
 _READ = 1 << 16
+
+Gpus = tuple[str, str] | None
+"""UUIDs of both ranks' GPUs, None where kernels are interpreted."""
 
 
 class _Stream:
@@ -59,40 +64,44 @@ class RankProcess:
     Args:
         rank: 0 or 1.
         homes: directories that both ranks may write.
+        gpus: UUIDs of both ranks' GPUs, None where kernels are interpreted.
         source: descriptor of requests.
         sink: descriptor of events and replies.
     """
 
-    def __init__(self, rank: int, homes: Homes, source: int, sink: int) -> None:
-        self._rank, self._directory = rank, homes.pair
-        self._compiler = Compiler(homes.compiled / f"rank-{rank}")
-        self._stream = _Stream(source, sink)
+    def __init__(self, rank: int, homes: Homes, gpus: Gpus, source: int, sink: int) -> None:
+        self._rank, self._homes, self._gpus = rank, homes, gpus
+        self._frames = _Stream(source, sink)
         self._sequence = 0
-        self._generation = 0
-        self._bench = Bench(rank, homes.pair, self._pause)
+        self._made: Bench | None = None
         self._originals: Originals | None = None
-        self._pausing = False
         self._verbs: dict[str, Callable[[dict[str, Any]], Model | dict[str, Any]]] = {
             "identity": lambda _: self._bench.identity(),
             "prime": self._prime,
+            "plant": self._plant,
             "seal": self._seal,
+            "compilations": self._compilations,
             "link": self._link,
             "connect": self._connect,
+            "recount": self._recount,
             "pattern": lambda given: self._bench.exchange_pattern(**given),
             "capture": self._capture,
             "run": self._run,
+            "stream": self._stream,
             "expect": self._expect,
             "select": self._select,
             "compile": self._compile,
+            "libraries": self._libraries,
             "definition": lambda _: {"sha256": self._bench.definition()},
         }
 
     def serve(self) -> None:
         """Answer requests one by one."""
-        while (request := self._stream.read()) is not None:
+        while (request := self._frames.read()) is not None:
             self._sequence = request.sequence
-            self._stream.write(self._answer(request))
-        self._bench.close()
+            self._frames.write(self._answer(request))
+        if self._made is not None:
+            self._made.close()
 
     def _answer(self, request: Request) -> Reply:
         try:
@@ -114,20 +123,18 @@ class RankProcess:
 
     def _pause(self, name: str) -> None:
         """Tell the owner how far we are; ``paused`` waits for its word."""
-        self._stream.write(Event(sequence=self._sequence, name=name))
-        if name == "paused" and self._stream.read() is None:
+        self._frames.write(Event(sequence=self._sequence, name=name))
+        if name == "paused" and self._frames.read() is None:
             raise RefusedError(Refusal(Code.INTERRUPTED, "rank", "word from the owner", "none"))
 
     def _prime(self, given: dict[str, Any]) -> Model:
         asked = read(PrimeOfRank, given)
-        if self._bench.priming.sealed:
-            self._bench.primed(asked.shape, asked.shards)
         if asked.delayed:
             self._pause("paused")
-        built, recorded = self._compiler.prime(asked.shape, asked.shards, recorded=asked.recorded)
+        key, built, recorded = self._bench.prime(asked.shape, asked.shards, recorded=asked.recorded)
         return Primed(
             rank=0 if self._rank == 0 else 1,
-            key=self._bench.primed(asked.shape, asked.shards),
+            key=key,
             target=built.target,
             ptx_sha256=built.ptx_sha256,
             cubin_sha256=built.cubin_sha256,
@@ -136,19 +143,34 @@ class RankProcess:
             recorded=recorded,
         )
 
+    def _plant(self, given: dict[str, Any]) -> dict[str, Any]:
+        for control in given["controls"]:
+            self._bench.plant(read(Shape, given["shape"]), control)
+        return {}
+
     def _own_directory(self, name: str) -> Path:
-        path = self._directory / f"{name}-rank-{self._rank}"
+        path = self._homes.pair / f"{name}-rank-{self._rank}"
         path.mkdir(exist_ok=True)
         return path
 
     def _seal(self, _: dict[str, Any]) -> dict[str, Any]:
-        self._bench.priming.seal()
+        self._bench.seal()
         return {}
+
+    def _compilations(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"compilations": self._bench.device.compilations()}
+
+    def _recount(self, given: dict[str, Any]) -> dict[str, Any]:
+        self._bench.link.recount(given["start"])
+        return {}
+
+    def _stream(self, given: dict[str, Any]) -> Model:
+        asked = read(Stream, given)
+        return Streaming(self._bench, self._selectors if asked.off else None).run(asked)
 
     def _link(self, given: dict[str, Any]) -> dict[str, Any]:
         waits = read(Waits, given["waits"])
-        self._generation = given["generation"]
-        self._bench.make_link(self._generation, given["rows"], waits, given["start"])
+        self._bench.make_link(given["generation"], given["rows"], waits, given["start"])
         return {}
 
     def _connect(self, _: dict[str, Any]) -> dict[str, Any]:
@@ -166,15 +188,33 @@ class RankProcess:
         asked = read(ExpectOfRank, given)
         return self._bench.expect(asked.case, asked.by)
 
-    def _select(self, given: dict[str, Any]) -> Model:
+    @property
+    def _bench(self) -> Bench:
+        """The bench, made at its first use: that a device is not there is an answer, no death."""
+        if self._made is None:
+            device = device_of(self._rank, self._homes, self._gpus)
+            self._made = Bench(self._rank, device, self._homes.pair, self._pause)
+        return self._made
+
+    @property
+    def _selectors(self) -> Originals:
         if self._originals is None:
-            self._originals = Originals(self._bench, self._directory / f"group-{self._generation}")
-        return self._originals.select(
+            self._originals = Originals(self._bench)
+        return self._originals
+
+    def _select(self, given: dict[str, Any]) -> Model:
+        return self._selectors.select(
             read(Case, given["case"]),
             switch=given["switch"],
             graph=given.get("graph"),
             head_mode=HeadMode(given.get("head_mode", "default")),
         )
+
+    def _libraries(self, given: dict[str, Any]) -> dict[str, Any]:
+        asked = read(Libraries, given)
+        # what Triton built for its launches lies there, another copy for each rank
+        found = libraries.fingerprints(flip=asked.flip, fresh=True, outside=self._homes.compiled)
+        return {"libraries": [library.model_dump() for library in found]}
 
     def _compile(self, given: dict[str, Any]) -> Model:
         return compile_apart(
@@ -185,14 +225,30 @@ class RankProcess:
         )
 
 
-def become_rank(rank: int, homes: Homes, source: int, sink: int, owner: int) -> NoReturn:
+def device_of(rank: int, homes: Homes, gpus: Gpus) -> Device:
+    """The device of a rank.
+
+    Raises:
+        RefusedError: it is not there.
+    """
+    if gpus is None:
+        from pp4.worker.interpreted import Interpreted
+
+        return Interpreted(rank, homes)
+    from pp4.worker.cuda import Cuda
+
+    return Cuda(rank, homes, gpus)
+
+
+def become_rank(
+    rank: int, homes: Homes, gpus: Gpus, source: int, sink: int, owner: int
+) -> NoReturn:
     """Turn this forked process into a rank; it ends with its owner."""
     end_with(owner)
     torch.set_num_threads(1)
-    interpreting.quicken()
     status = 1
     try:
-        RankProcess(rank, homes, source, sink).serve()
+        RankProcess(rank, homes, gpus, source, sink).serve()
         status = 0
     except BaseException as error:
         sys.stderr.write(f"rank {rank}: {type(error).__name__}: {error}\n")

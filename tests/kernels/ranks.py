@@ -9,6 +9,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
+from pp4.kernels import pattern
 from pp4.kernels.controls import build
 from pp4.kernels.link import SharedMemoryLink
 
@@ -40,6 +41,15 @@ class Rank:
         for index in range(first, past):
             self.block.launch(index)
         return self.block.outputs(), self.link.words()
+
+    def pattern(self, way, numbers):
+        """Take part in a data-pattern check, in Python or by the kernel."""
+        take_part = {"python": pattern.run, "kernel": pattern.launched}[way]
+        return take_part(self.link, limit_s=60, **numbers)
+
+    def waits(self):
+        """How long each exchange of the last launches waited, in polls."""
+        return self.block.waits()
 
     def reload(self, requests, logits):
         """Give the same block new inputs, as a replay does; -> (outputs, words)."""

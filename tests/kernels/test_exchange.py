@@ -326,14 +326,16 @@ def test_a_row_spends_one_budget_however_often_it_waits():
     """What the first wait used up is gone for the second."""
     own_error, peer_error = (torch.zeros(8, dtype=torch.int64) for _ in range(2))
     flag = torch.zeros(1, dtype=torch.int64)
-    left = torch.full((2,), -1, dtype=torch.int64)
+    left = torch.full((4,), -1, dtype=torch.int64)
     _two_waits[(1,)](flag, own_error, peer_error, left, 50)
-    assert left.tolist() == [0, 0]
+    assert left.tolist() == [0, 50, 0, 0]
 
 
 @triton.jit
 def _two_waits(flag, own_error, peer_error, left, polls):
-    _, rest = exchange.wait(flag, 1, 1, own_error, peer_error, (0, polls), True)
+    _, rest, waited = exchange.wait(flag, 1, 1, own_error, peer_error, (0, polls), True)
     tl.store(left, rest)
-    _, rest = exchange.wait(flag, 1, 1, own_error, peer_error, (0, rest), True)
-    tl.store(left + 1, rest)
+    tl.store(left + 1, waited)
+    _, rest, waited = exchange.wait(flag, 1, 1, own_error, peer_error, (0, rest), True)
+    tl.store(left + 2, rest)
+    tl.store(left + 3, waited)

@@ -165,7 +165,7 @@ def without(text, place, gone, reach):
 
 
 def test_a_poll_without_the_barrier_behind_it_is_found(compiled):
-    bare = without(compiled.pair, "SHARE:", "bar.sync", 4)
+    bare = without(compiled.pair, "SHARE:", "bar.sync", 5)
     assert bare.count("bar.sync") == compiled.pair.count("bar.sync") - 4
     found = faults(bare, paired=True)
     assert found

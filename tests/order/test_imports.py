@@ -55,6 +55,7 @@ ONLY = {
     "numpy": GPU_SIDE,
     "safetensors": GPU_SIDE,
     "tomllib": {"config"},
+    "pynvml": {"worker"},
 }
 TALKERS = {"cli", "console", "__main__"}
 

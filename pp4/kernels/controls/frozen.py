@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pp4.kernels.block import SampledBlock
-from pp4.kernels.graph import RecordedGraph
-from pp4.kernels.priming import Priming
+from pp4.kernels.graph import launches_of
 
 
-class FrozenInputGraph(RecordedGraph):
-    """Replays with the request keys of the capture, whatever the requests bring."""
-
-    def __init__(self, block: SampledBlock, priming: Priming) -> None:
-        super().__init__(block, priming)
-        frozen = block.key.clone()
-        for arguments in self.launches:
-            arguments["key_ptr"] = frozen
+def frozen_launches(block: SampledBlock) -> list[dict[str, Any]]:
+    """Launches with the request keys of the capture, whatever the requests bring later."""
+    keys = block.key.clone()
+    return [{**arguments, "key_ptr": keys} for arguments in launches_of(block)]

@@ -83,10 +83,10 @@ _PROTOCOL: Final = (
                 _EXCHANGE,
                 """\
         mov.u32 verdict, 3;
-        ld.acquire.gpu.global.s64 word, [$4];
+        ld.acquire.gpu.global.s64 word, [$5];
         setp.ne.s64 stop, word, 0;
         @stop bra TELL;
-        ld.acquire.sys.global.s64 word, [$5];
+        ld.acquire.sys.global.s64 word, [$6];
         setp.ne.s64 stop, word, 0;
         @stop bra TELL;
 """,

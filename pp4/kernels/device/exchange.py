@@ -109,49 +109,59 @@ def deadline_after(budget, INTERPRETED: tl.constexpr):
 
 @triton.jit
 def _poll(pointer, low, high, own_error, peer_error, deadline, max_polls):
-    """The bounded wait on a GPU: thread 0 polls, the block gets its verdict."""
+    """The bounded wait on a GPU: thread 0 polls, the block gets its verdict and nanoseconds.
+
+    The clock is read while the verdict is on its way, and nobody waits for it but the barrier that
+    is there anyway.
+    """
     return tl.inline_asm_elementwise(
         """
         {
         .reg .pred stop;
         .reg .u32 thread, verdict;
-        .reg .s64 word, now, polls;
+        .reg .s64 word, now, polls, entered;
+        .shared .align 8 .s64 shared_waited;
         .shared .align 4 .u32 shared_verdict;
         mov.u32 thread, %tid.x;
         setp.ne.u32 stop, thread, 0;
         @stop bra SHARE;
+        mov.u64 entered, %globaltimer;
         mov.s64 polls, 0;
         POLL:
         mov.u32 verdict, 3;
-        ld.acquire.gpu.global.s64 word, [$4];
+        ld.acquire.gpu.global.s64 word, [$5];
         setp.ne.s64 stop, word, 0;
         @stop bra TELL;
-        ld.acquire.sys.global.s64 word, [$5];
+        ld.acquire.sys.global.s64 word, [$6];
         setp.ne.s64 stop, word, 0;
         @stop bra TELL;
-        ld.acquire.sys.global.s64 word, [$1];
+        ld.acquire.sys.global.s64 word, [$2];
         mov.u32 verdict, 2;
-        setp.gt.s64 stop, word, $3;
+        setp.gt.s64 stop, word, $4;
         @stop bra TELL;
         mov.u32 verdict, 0;
-        setp.ge.s64 stop, word, $2;
+        setp.ge.s64 stop, word, $3;
         @stop bra TELL;
         mov.u32 verdict, 1;
         add.s64 polls, polls, 1;
-        setp.ge.s64 stop, polls, $7;
+        setp.ge.s64 stop, polls, $8;
         @stop bra TELL;
         mov.u64 now, %globaltimer;
-        setp.lt.s64 stop, now, $6;
+        setp.lt.s64 stop, now, $7;
         @stop bra POLL;
         TELL:
+        mov.u64 now, %globaltimer;
         st.shared.u32 [shared_verdict], verdict;
+        sub.s64 now, now, entered;
+        st.shared.s64 [shared_waited], now;
         SHARE:
         bar.sync 0;
         ld.shared.u32 $0, [shared_verdict];
+        ld.shared.s64 $1, [shared_waited];
         bar.sync 0;
         }
         """,
-        "=r,l,l,l,l,l,l,l",
+        "=r,=l,l,l,l,l,l,l,l",
         [
             pointer.to(tl.int64),
             low,
@@ -161,7 +171,7 @@ def _poll(pointer, low, high, own_error, peer_error, deadline, max_polls):
             deadline,
             max_polls,
         ],
-        dtype=tl.int32,
+        dtype=(tl.int32, tl.int64),
         is_pure=False,
         pack=1,
     )
@@ -202,18 +212,21 @@ def sticky(own_error, peer_error):
 
 @triton.jit
 def wait(pointer, low, high, own_error, peer_error, bounds, INTERPRETED: tl.constexpr):
-    """Wait until a word lies in low..high; -> (0 or the fault that ended it, polls left).
+    """Wait until a word lies in low..high; -> (0 or the fault that ended it, polls left, waited).
 
-    Sticky words end it before the word is looked at; a word above ``high`` is PROTOCOL.
+    Sticky words end it before the word is looked at; a word above ``high`` is PROTOCOL.  What was
+    waited is the time from here to the verdict: nanoseconds on a GPU, polls in the interpreter.
 
     bounds: (deadline, polls at most); what is left of them bounds the next wait of the row, so
     that a row never spends more than one budget.
     """
     deadline, polls = bounds
     if INTERPRETED:
-        verdict, polls = _poll_interpreted(pointer, low, high, own_error, peer_error, polls)
+        verdict, left = _poll_interpreted(pointer, low, high, own_error, peer_error, polls)
+        waited = polls - left
+        polls = left
     else:
-        verdict = _poll(pointer, low, high, own_error, peer_error, deadline, polls)
+        verdict, waited = _poll(pointer, low, high, own_error, peer_error, deadline, polls)
     fault = 0
     if verdict == _EXPIRED:
         fault = _PEER_TIMEOUT
@@ -221,7 +234,7 @@ def wait(pointer, low, high, own_error, peer_error, bounds, INTERPRETED: tl.cons
         fault = _PROTOCOL
     elif verdict == _STICKY:
         fault = sticky(own_error, peer_error)
-    return fault, polls
+    return fault, polls, waited
 
 
 @triton.jit

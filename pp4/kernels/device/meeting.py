@@ -38,7 +38,7 @@ def _open_epoch(word, low, epoch, link, told, limits, INTERPRETED: tl.constexpr)
     exhausted = epoch > epoch_limit
     low = tl.where(exhausted, -epoch, low)
     bounds = (deadline, polls)
-    fault, polls = exchange.wait(word, low, epoch - 1, own_error, told, bounds, INTERPRETED)
+    fault, polls, _ = exchange.wait(word, low, epoch - 1, own_error, told, bounds, INTERPRETED)
     if (fault == 0) & exhausted:
         fault = _EPOCH_EXHAUSTED
     return fault, polls
@@ -60,7 +60,9 @@ def _received(inbox, copy):
 
 @triton.jit
 def exchanged(own, copy, row, rows, link, limits, first_id, last_id, INTERPRETED: tl.constexpr):
-    """Swap 32 words with the peer; -> (union of both, fault).  The epoch of the row moves on.
+    """Swap 32 words with the peer; -> (union of both, fault, int64 waited for the peer's flag).
+
+    The epoch of the row moves on.  What was waited is 0 where nothing was sent.
 
     copy: 32 words of scratch for the peer's message.
     link: (own workspace, peer workspace, epochs, own error word).
@@ -71,6 +73,7 @@ def exchanged(own, copy, row, rows, link, limits, first_id, last_id, INTERPRETED
     told = exchange.error_at(own_workspace, rows)
     epoch = tl.load(epochs + row) + 1
     union = own
+    waited = tl.full([], 0, tl.int64)
     # the slot was used two epochs ago: it is free once that message is acknowledged
     ack = exchange.ack_at(own_workspace, rows, row)
     fault, polls = _open_epoch(ack, epoch - 2, epoch, link, told, limits, INTERPRETED)
@@ -81,7 +84,8 @@ def exchanged(own, copy, row, rows, link, limits, first_id, last_id, INTERPRETED
         exchange.release(peer_flag, epoch, INTERPRETED)
         flag = exchange.flag_at(own_workspace, rows, row, epoch)
         bounds = (deadline, polls)
-        fault, _ = exchange.wait(flag, epoch, epoch, own_error, told, bounds, INTERPRETED)
+        fault, _, spent = exchange.wait(flag, epoch, epoch, own_error, told, bounds, INTERPRETED)
+        waited += spent
         if fault == 0:
             inbox = exchange.inbox_at(own_workspace, row, epoch)
             rising, below = _received(inbox, copy)
@@ -92,7 +96,7 @@ def exchanged(own, copy, row, rows, link, limits, first_id, last_id, INTERPRETED
                 exchange.release(peer_ack, epoch, INTERPRETED)
             else:
                 fault = _PROTOCOL
-    return union, fault
+    return union, fault, waited
 
 
 @triton.jit

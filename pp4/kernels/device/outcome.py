@@ -42,7 +42,7 @@ def _drawn(union, used, counter):
 @triton.jit
 def write(outputs, at, ids, count, token, fault):
     """Store the outputs of a row at its place in the block."""
-    ids_ptr, q_ptr, token_ptr, error_ptr, _ = outputs
+    ids_ptr, q_ptr, token_ptr, error_ptr, _, _ = outputs
     place = tl.arange(0, 32)
     tl.store(ids_ptr + at * 32 + place, ids)
     tl.store(q_ptr + at * 32 + place, count.to(tl.float32) * (1.0 / 16777216.0))
@@ -88,8 +88,9 @@ def finish(
 
 
 @triton.jit
-def stamp(outputs, at, epoch):
-    """Say that every output of the row was written."""
-    _, _, _, _, stamp_ptr = outputs
+def stamp(outputs, at, epoch, waited):
+    """Leave what was waited, then say that every output of the row was written."""
+    _, _, _, _, stamp_ptr, waited_ptr = outputs
+    tl.store(waited_ptr + at, waited)
     tl.debug_barrier()
     tl.store(stamp_ptr + at, epoch)

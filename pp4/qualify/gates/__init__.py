@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pp4.qualify.arms import Arm
 from pp4.qualify.gates import (
@@ -25,7 +25,7 @@ class Gate:
     arms: tuple[Arm, ...]
 
 
-KERNELS: tuple[Gate, ...] = (
+PHYSICAL: tuple[Gate, ...] = (
     Gate(0, "preflight", gate0_preflight.ARMS),
     Gate(1, "prime", gate1_prime.ARMS),
     Gate(2, "peer kernels", gate2_peer_kernels.ARMS),
@@ -35,3 +35,8 @@ KERNELS: tuple[Gate, ...] = (
     Gate(7, "settle", gate7_settle.ARMS),
 )
 """Scope ``kernels``: everything but gate 6, which needs the whole worker."""
+
+KERNELS: tuple[Gate, ...] = tuple(
+    replace(gate, arms=tuple(arm for arm in gate.arms if not arm.hardware)) for gate in PHYSICAL
+)
+"""The same without what only a GPU can be asked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pp4.errors import Code
+from pp4.errors import Code, Refusal, WrongError
 from pp4.qualify import judge
 from pp4.qualify.arms import Finding, must_catch, must_pass
 from pp4.qualify.context import Context
@@ -29,6 +29,7 @@ def _devices(context: Context, expected: tuple[str, str]) -> Finding:
             "expected": expected,
             "found": tuple(identity.device for identity in identities),
             "device_name": first.device_name,
+            "peer_access": tuple(identity.peer_access for identity in identities),
         },
     )
 
@@ -73,32 +74,78 @@ def _one_bit_flipped(context: Context) -> Finding:
 
 
 def fingerprints(context: Context, *, flip: bool) -> tuple[Library, ...]:
-    """Digests of the libraries that the owner maps."""
-    facts = context.session.ask("libraries", flip=flip)
-    return tuple(read(Library, library) for library in facts["libraries"])
+    """Digests of the libraries that both ranks map once they have run a block.
+
+    Raises:
+        WrongError: ``LIBRARY_CHANGED``, the ranks map different ones.
+    """
+    session = context.fresh()
+    case = context.case(1, 1, 10)
+    wrong = judge.equal(session.block(case), context.expect(case))
+    ranks = [facts_of(rank)["libraries"] for rank in session.both("libraries", {"flip": flip})]
+    if wrong or ranks[0] != ranks[1]:
+        found = f"a block that ended with {wrong}" if wrong else "other ones on the other rank"
+        raise WrongError(
+            Refusal(Code.LIBRARY_CHANGED, "libraries", "the same libraries on both ranks", found)
+        )
+    return tuple(read(Library, library) for library in ranks[0])
 
 
 def _same_libraries(context: Context) -> Finding:
-    """The owner hashes what it maps, for gate 7 to compare with; its ranks map the very same."""
+    """Both ranks hash what they map, for gate 7 to compare with; they map the very same files."""
     found = fingerprints(context, flip=False)
     context.record.libraries = found
-    ranks = [looking.shared_objects(identity.pid) for identity in context.session.start()]
-    owner = looking.shared_objects(looking.owner_pid(context.hold))
+    pids = looking.rank_pids(context.hold)
+    ranks = [looking.shared_objects(pid) for pid in pids]
     return Finding(
-        judge.libraries(found, found) or judge.mapped(ranks, owner),
-        {"libraries": len(found), "mapped": owner, "mapped_by_ranks": tuple(ranks)},
+        judge.libraries(found, found) or judge.mapped(ranks),
+        {"libraries": len(found), "mapped_by_ranks": tuple(ranks)},
     )
 
 
 def _changed_byte(context: Context) -> Finding:
     changed = fingerprints(context, flip=True)
-    known = {library.name: library.sha256 for library in context.record.libraries}
-    names = tuple(library.name for library in changed if known.get(library.name) != library.sha256)
+    known = set(context.record.libraries)
+    names = tuple(library.name for library in changed if library not in known)
     return Finding(judge.libraries(changed, context.record.libraries), {"changed": names})
 
 
+def _idle(context: Context) -> Finding:
+    """Nobody else is on the GPUs; what they use now is the baseline of gate 7."""
+    found = context.gpus()
+    context.record.baseline = found
+    return Finding(judge.idle(found), looking.facts(found))
+
+
+def _occupied(context: Context) -> Finding:
+    """A process that is none of a pair's takes memory of the first GPU."""
+    with context.foreign():
+        found = context.gpus()
+    return Finding(judge.idle(found), looking.facts(found))
+
+
 ARMS = (
-    must_pass(GATE, "devices", "both ranks run on the devices that the HOLD names", _as_named),
+    must_pass(
+        GATE,
+        "idle",
+        "no process computes on the GPUs and their memory is free, as the driver tells it",
+        _idle,
+        hardware=True,
+    ),
+    must_catch(
+        GATE,
+        "foreign-memory",
+        Code.NOT_IDLE,
+        "a process outside of the pair takes memory of a GPU",
+        _occupied,
+        hardware=True,
+    ),
+    must_pass(
+        GATE,
+        "devices",
+        "both ranks run on the devices that the HOLD names, and each may write the other's memory",
+        _as_named,
+    ),
     must_catch(
         GATE,
         "wrong-device",
@@ -122,7 +169,7 @@ ARMS = (
     must_pass(
         GATE,
         "libraries",
-        "the owner's libraries are hashed, and both ranks map the very same files",
+        "what both ranks map is hashed, and they map the very same files",
         _same_libraries,
     ),
     must_catch(

@@ -9,8 +9,8 @@ from pp4.errors import Code
 from pp4.qualify import judge
 from pp4.qualify.arms import Arm, Finding, must_catch, must_pass
 from pp4.qualify.context import Context
-from pp4.qualify.gates import proofs
-from pp4.qualify.session import Session
+from pp4.qualify.gates import proofs, streams
+from pp4.qualify.session import facts_of
 from pp4.wire.facts import Case, Launch
 
 GATE = 2
@@ -22,7 +22,7 @@ def _compared(context: Context, cases: list[Case], **how: Any) -> Finding:
     rows = 0
     for case in cases:
         exchange = session.block(case, **how)
-        wrong = judge.equal(exchange, session.expect(case))
+        wrong = judge.equal(exchange, context.expect(case))
         rows += case.batch * case.n_out
         if wrong:
             return Finding(wrong, {"batch": case.batch, "content": case.content}, rows)
@@ -74,11 +74,11 @@ def _fault(flaw: str, code: Code, control: str | None = None) -> Callable[[Conte
         launch = Launch(control=control)
         for rank in (0, 1):
             # with a control somebody may have to wait out its budget
-            session = context.hasty() if control else context.fresh()
+            session = context.hasty(controls=(control,)) if control else context.fresh()
             case = context.case(1, 3, 340 + rank, flaw=flaw, flaw_rank=rank, flaw_at=1)
             exchange = session.block(case, (launch, launch))
             wrong = judge.failed_closed(exchange, code, context.settings.failed_block_ns)
-            wrong = wrong or judge.inside(exchange, code) or _expected(session, case)
+            wrong = wrong or judge.inside(exchange, code) or _expected(context, case)
             if wrong:
                 why = exchange.why or "released"
                 return Finding(wrong, {"flaw": flaw, "in_shard_of_rank": rank, "why": why})
@@ -87,9 +87,9 @@ def _fault(flaw: str, code: Code, control: str | None = None) -> Callable[[Conte
     return run
 
 
-def _expected(session: Session, case: Case) -> Code | None:
+def _expected(context: Context, case: Case) -> Code | None:
     """The reference draws nothing from the flaw on either."""
-    (reference,) = session.expect(case, solo=False)
+    (reference,) = context.expect(case, solo=False)
     return None if reference.tokens[0][1:] == (-1, -1) else Code.OUTPUT_MISMATCH
 
 
@@ -97,13 +97,11 @@ def _foreign_epoch(context: Context) -> Finding:
     """The ranks count from different epochs, as after a reset on one side only."""
     session, settings = context.session, context.settings
     session.start()
-    patient = settings.patient
     session.prime(settings.shape, recorded=True)
-    start = session.link(settings.rows, (patient, patient))["start"]
+    start = session.link(settings.rows, (settings.patient, settings.patient))["start"]
     # one slot ahead and the same slot parity: the flag that rank 0 polls is too high
-    given = {"generation": 0, "rows": settings.rows, "waits": patient.model_dump()}
-    session.both("link", {**given, "start": start}, {**given, "start": start + 2})
-    session.both("connect", {})
+    for rank in session.both("recount", {"start": start}, {"start": start + 2}):
+        facts_of(rank)
     exchange = session.block(context.case(1, 1, 350))
     wrong = judge.failed_closed(exchange, Code.PROTOCOL, settings.failed_block_ns)
     return Finding(wrong, {"start_epochs_apart": 2})
@@ -113,12 +111,12 @@ def _mutant(name: str, **how: Any) -> Callable[[Context], Finding]:
     """Run a mutant on both ranks in the product's place and judge as usual."""
 
     def run(context: Context) -> Finding:
-        session = context.fresh()
+        session = context.fresh(controls=(name,))
         case = context.case(2, 2, 360, content=how.get("content", "random"))
         launch = Launch(control=name)
         exchange = session.block(case, (launch, launch))
         return Finding(
-            judge.equal(exchange, session.expect(case, solo=False)),
+            judge.equal(exchange, context.expect(case, solo=False)),
             {"mutant": name, "why": exchange.why or "released"},
         )
 
@@ -133,6 +131,7 @@ _PASSES: tuple[Arm, ...] = (
         _random,
         limit_s=300.0,
     ),
+    *streams.ARMS,
     must_pass(
         GATE,
         "ties",

@@ -8,11 +8,14 @@ from pp4.errors import Code
 from pp4.qualify import judge
 from pp4.qualify.arms import Finding, must_catch, must_pass
 from pp4.qualify.context import Context
+from pp4.qualify.gates import streams
 from pp4.qualify.session import Session, facts_of
 from pp4.wire.facts import Case, Exchange, Launch
 
 GATE = 3
 _BATCH = 2
+_BY_VALUE = "frozen-input"
+"""A control of the graph; every other one is a mutant of the kernel."""
 
 
 def _capture(session: Session, case: Case, control: str | None = None) -> str:
@@ -35,15 +38,19 @@ def _off(session: Session, case: Case) -> None:
 
 
 def _replays(context: Context) -> Finding:
-    """Each replay has new logits, keys, positions and modes, and poisoned outputs before it."""
-    session = context.fresh()
+    """Each replay has new logits, keys, positions and modes, and poisoned outputs before it.
+
+    The first ones stand beside an eager run of the same inputs; the others follow each other on
+    the ranks, the original selector's graph between any two.
+    """
     settings, done = context.settings, 0
     for depth in settings.depths:
+        session = context.fresh()
         name = _capture(session, context.case(_BATCH, depth, 400 + depth))
         for number in range(settings.replays):
             modes = (1, 2) if number % 2 else (1, 1)
-            case = context.case(_BATCH, depth, 410 + 10 * depth + number, modes=modes)
-            expected = session.expect(case, solo=False)
+            case = context.case(_BATCH, depth, 410 + 100 * depth + number, modes=modes)
+            expected = context.expect(case, solo=False)
             replayed = _replay(session, name, case)
             _off(session, case)
             # both equal the reference, whole and on both ranks: so they equal each other
@@ -51,6 +58,13 @@ def _replays(context: Context) -> Finding:
             if wrong:
                 return Finding(wrong, {"depth": depth, "replay": number}, done)
             done += 1
+        blocks = settings.streamed_replays
+        asked = streams.asked(context, _BATCH, depth, "mixed", blocks, 4000 + 1000 * depth)
+        found = streams.streamed(session, asked.model_copy(update={"off": True}))
+        wrong = judge.streamed(found, asked)
+        if wrong:
+            return Finding(wrong, {"depth": depth, **streams.facts(found)}, done)
+        done += blocks
     return Finding(None, {"depths": settings.depths, "replays": done}, done)
 
 
@@ -58,13 +72,13 @@ def _padded(control: str | None) -> Callable[[Context], Finding]:
     """Rows beyond the batch are inactive; what stands in them must not be looked at."""
 
     def run(context: Context) -> Finding:
-        session = context.fresh()
+        session = context.fresh(controls=(control,) if control else ())
         name = _capture(session, context.case(3, 2, 440), control)
         for number, modes in enumerate(((1, 0, 1), (0, 1, 0))):
             padding = tuple(row for row, mode in enumerate(modes) if not mode)
             case = context.case(3, 2, 441 + number, modes=modes, poisoned=padding)
             exchange = _replay(session, name, case)
-            wrong = judge.equal(exchange, session.expect(case))
+            wrong = judge.equal(exchange, context.expect(case))
             if wrong:
                 return Finding(wrong, {"modes": modes})
         return Finding(None, {"poisoned": "NaN"}, repetitions=2)
@@ -76,12 +90,13 @@ def _control(control: str) -> Callable[[Context], Finding]:
     """A graph with a fault in it, replayed twice with changed inputs."""
 
     def run(context: Context) -> Finding:
-        session = context.fresh()
+        planted = () if control == _BY_VALUE else (control,)
+        session = context.fresh(controls=planted)
         name = _capture(session, context.case(1, 2, 450), control)
         for number in range(2):
             case = context.case(1, 2, 451 + number)
             exchange = _replay(session, name, case)
-            wrong = judge.equal(exchange, session.expect(case))
+            wrong = judge.equal(exchange, context.expect(case))
             if wrong:
                 return Finding(wrong, {"control": control, "replay": number})
         return Finding(None, {"control": control}, repetitions=2)
@@ -117,7 +132,7 @@ ARMS = (
         "input-by-value",
         Code.OUTPUT_MISMATCH,
         "a graph that kept the request keys of its capture",
-        _control("frozen-input"),
+        _control(_BY_VALUE),
     ),
     must_catch(
         GATE,

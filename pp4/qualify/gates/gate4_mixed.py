@@ -23,11 +23,11 @@ def _select(session: Session, case: Case, **how: Any) -> tuple[Selected, Selecte
 
 
 def _mixed_run(context: Context, control: str | None) -> Finding:
-    session = context.fresh()
+    session = context.fresh(controls=(control,) if control else ())
     case = context.case(3, 2, 500, modes=_MIXED)
     launch = Launch(control=control)
     exchange = session.block(case, (launch, launch))
-    (reference,) = session.expect(case, solo=False)
+    (reference,) = context.expect(case, solo=False)
     # the original selector looks at no mode: its tokens are the argmax of every row
     greedy, _ = _select(session, case, switch=False)
     return Finding(
@@ -64,7 +64,7 @@ def _originals(context: Context) -> Finding:
     for rank in session.both("capture", {"name": name, "case": case.model_dump()}):
         facts_of(rank)
     on = _select(session, case, switch=True, graph=name)
-    code, branched = _branched(session, case.model_copy(update={"modes": _MIXED}), name)
+    code, branched = _branched(context, case.model_copy(update={"modes": _MIXED}), name)
     kept = all(one.path == "original" and one.same_objects and one.q_zero for one in on)
     same = [one.tokens for one in on] == [one.tokens for one in off]
     return Finding(
@@ -73,11 +73,11 @@ def _originals(context: Context) -> Finding:
     )
 
 
-def _branched(session: Session, case: Case, graph: str) -> tuple[Code | None, bool]:
+def _branched(context: Context, case: Case, graph: str) -> tuple[Code | None, bool]:
     """The other side of the branch: whether it was taken, and what is wrong with its outputs."""
-    facts = session.ask("select", case=case.model_dump(), switch=True, graph=graph)
+    facts = context.session.ask("select", case=case.model_dump(), switch=True, graph=graph)
     mixed = [read(Selected, facts_of(rank)) for rank in facts["ranks"]]
-    (reference,) = session.expect(case, solo=False)
+    (reference,) = context.expect(case, solo=False)
     code = judge.selected(mixed, facts["released"] is True, str(facts["why"]), reference)
     return code, all(one.path == "sampled" and not one.same_objects for one in mixed)
 

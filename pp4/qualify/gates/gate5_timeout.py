@@ -52,10 +52,16 @@ def _failure(
     fault: Code,
     *,
     died: tuple[int, ...] = (),
+    budget: int | None = None,
 ) -> Finding:
-    """Judge one failed block: its words, that they stick, and that the pair can be replaced."""
+    """Judge one failed block: its words, that they stick, and that the pair can be replaced.
+
+    budget: how long the wait that ran out was allowed to take, in the unit of the settings.
+    """
     session = context.session
     wrong = judge.failed_closed(exchange, fault, context.settings.failed_block_ns, died)
+    if budget is not None:
+        wrong = wrong or judge.ran_out(exchange, budget)
     ranks = tuple(rank for rank in (0, 1) if rank not in died)
     wrong = wrong or _stuck(context, case, fault, ranks, exchange)
     wrong = wrong or _let_go(context, session)
@@ -65,6 +71,9 @@ def _failure(
             "why": exchange.why,
             "died": exchange.died,
             "elapsed_ns": tuple(str(block.elapsed_ns) for block in exchange.blocks),
+            "longest_wait": tuple(str(judge.longest(block)) for block in exchange.blocks),
+            "budget": "none" if budget is None else str(budget),
+            "unit": context.settings.unit,
             "errors": str([block.errors for block in exchange.blocks]),
         },
     )
@@ -76,7 +85,8 @@ def _lonely(second: str) -> Callable[[Context], Finding]:
     def run(context: Context) -> Finding:
         case = context.case(1, 2, 600)
         exchange = context.hasty().block(case, second=second)
-        return _failure(context, exchange, case, Code.PEER_TIMEOUT)
+        budget = context.settings.budget(context.settings.hasty, first=True)
+        return _failure(context, exchange, case, Code.PEER_TIMEOUT, budget=budget)
 
     return run
 
@@ -86,14 +96,14 @@ def _paused(action: str, died: tuple[int, ...]) -> Callable[[Context], Finding]:
 
     def run(context: Context) -> Finding:
         # patient at first, so that only the wait for the stopped rank runs out
-        waits = context.settings.patient.model_copy(
-            update={"next_polls": context.settings.hasty.next_polls}
-        )
-        session = context.fresh((waits, waits))
+        hasty = context.settings.hasty
+        soon = {"next_polls": hasty.next_polls, "next_ns": hasty.next_ns}
+        session = context.fresh(context.settings.patient.model_copy(update=soon))
         case = context.case(1, 3, 610)
         launches = (Launch(), Launch(pause_before=1))
         exchange = session.block(case, launches, on_pause=action)
-        finding = _failure(context, exchange, case, Code.PEER_TIMEOUT, died=died)
+        budget = context.settings.budget(hasty, first=False)
+        finding = _failure(context, exchange, case, Code.PEER_TIMEOUT, died=died, budget=budget)
         first = exchange.blocks[0].errors[0]
         if finding.code is None and (first[0] or not all(first[1:])):
             return Finding(Code.WRONG_ERROR_WORD, finding.facts)
@@ -112,7 +122,7 @@ def _exhausted(context: Context) -> Finding:
     """Two epochs are left and the block needs three: the third is refused before it is sent."""
     waits = context.settings.patient.model_copy(update={"epochs": 2})
     case = context.case(1, 3, 630)
-    exchange = context.fresh((waits, waits)).block(case)
+    exchange = context.fresh(waits).block(case)
     finding = _failure(context, exchange, case, Code.EPOCH_EXHAUSTED)
     clean = [block.errors[0][:2] == (0, 0) for block in exchange.blocks]
     if finding.code is None and not all(clean):
@@ -122,7 +132,7 @@ def _exhausted(context: Context) -> Finding:
 
 def _healthy(context: Context) -> Finding:
     """Block after block with the ordinary bounds: nothing trips."""
-    session = context.fresh()
+    session = context.fresh(context.settings.ordinary)
     blocks = 4
     for number in range(blocks):
         wrong = judge.healthy(session.block(context.case(2, 2, 640 + number), first=number % 2))
@@ -135,7 +145,8 @@ def _late_answer(context: Context, session: Session) -> Exchange:
     """Rank 0 gives up; then rank 1 runs a kernel that ignores the words and answers cleanly."""
     launches = (Launch(), Launch(control="ignores_sticky"))
     case = context.case(1, 1, 650)
-    return context.hasty(session).block(case, launches, second="answered")
+    hasty = context.hasty(session, controls=("ignores_sticky",))
+    return hasty.block(case, launches, second="answered")
 
 
 def _late_answer_kept(context: Context) -> Finding:

@@ -1,4 +1,4 @@
-"""Gate 7: nothing of the gates is left: no rank, no workspace on disk or in memory."""
+"""Gate 7: nothing of the gates is left: no rank, no workspace, no memory of a device."""
 
 from __future__ import annotations
 
@@ -13,13 +13,27 @@ GATE = 7
 
 
 def _look(context: Context) -> dict[str, tuple[str, ...]]:
-    """What the owner still has, and what the coordinator sees: of every owner there was."""
+    """What the owner still has, and what is seen from outside: of every owner there was."""
     hold = context.hold
-    return {
+    ranks: dict[str, tuple[str, ...]] = {
         "ranks_of_owner": tuple(str(pid) for pid in context.session.ask("settle")["ranks"]),
         "ranks_alive": tuple(one.label for one in hold.running() if "-rank-" in one.label),
-        "workspaces_on_disk": looking.workspaces_on_disk(hold),
-        "workspaces_mapped": looking.workspaces_mapped(hold),
+    }
+    if not hold.gpus:
+        return {
+            **ranks,
+            "workspaces_on_disk": looking.workspaces_on_disk(hold),
+            "workspaces_mapped": looking.workspaces_mapped(hold),
+        }
+    found = context.gpus()
+    over = judge.above(found, context.record.baseline)
+    used = [f"{one.memory_used_bytes} bytes" for one in found]
+    return {
+        **ranks,
+        **{
+            f"memory_above_baseline_{place}": (text,) if more else ()
+            for place, (text, more) in enumerate(zip(used, over, strict=True))
+        },
     }
 
 
@@ -45,12 +59,14 @@ def _same_libraries(context: Context) -> Finding:
 
 
 ARMS = (
-    must_catch(GATE, "leak", Code.LEAK, "a pair and its workspaces are left behind", _leaking),
-    must_pass(GATE, "settled", "no rank and no workspace is left", _settled),
     must_pass(
         GATE,
         "libraries-unchanged",
         "the libraries hash to what they hashed in gate 0",
         _same_libraries,
+    ),
+    must_catch(GATE, "leak", Code.LEAK, "a pair and its workspaces are left behind", _leaking),
+    must_pass(
+        GATE, "settled", "no rank, no workspace and no memory of the devices is left", _settled
     ),
 )

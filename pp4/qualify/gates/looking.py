@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pp4.hold.rehearsal import OpenHold
+from pp4.hold.open import OpenHold
+from pp4.qualify.arms import Fact
+from pp4.wire.gpus import Gpu
 
 _PATH = 5
 """Fields of a line of ``/proc/<pid>/maps`` before the path."""
@@ -29,14 +31,9 @@ def shared_objects(pid: int) -> str:
     return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest() if found else ""
 
 
-def owner_pid(hold: OpenHold) -> int:
-    """Process of the product's owner, 0 where none runs."""
-    owners = [
-        one.pid
-        for one in hold.running()
-        if one.label.startswith("owner-") and "-rank-" not in one.label
-    ]
-    return min(owners, default=0)
+def rank_pids(hold: OpenHold) -> list[int]:
+    """Processes of the ranks that run, in the order in which they were started."""
+    return [one.pid for one in hold.running() if "-rank-" in one.label]
 
 
 def workspaces_on_disk(hold: OpenHold) -> tuple[str, ...]:
@@ -58,6 +55,25 @@ def workspaces_mapped(hold: OpenHold) -> tuple[str, ...]:
     )
 
 
-def compiled(hold: OpenHold) -> int:
-    """Binaries in the compilers' caches of this HOLD."""
-    return sum(1 for _ in hold.directory.rglob("*.cubin"))
+def compiled(compiled: Path) -> int:
+    """Binaries in the compilers' caches of both ranks."""
+    return sum(1 for _ in compiled.rglob("*.cubin"))
+
+
+def facts(gpus: Sequence[Gpu]) -> dict[str, Fact]:
+    """What a receipt keeps of GPUs at one moment, in the HOLD's order and without their names."""
+    return {
+        "source": "nvml",
+        "memory_used_bytes": tuple(str(one.memory_used_bytes) for one in gpus),
+        "processes": tuple(len(one.processes or ()) for one in gpus),
+        "sm_mhz": tuple(_text(one.clocks.sm) for one in gpus),
+        "memory_mhz": tuple(_text(one.clocks.memory) for one in gpus),
+        "temperature_c": tuple(_text(one.temperature_c) for one in gpus),
+        "power_mw": tuple(_text(one.power_mw) for one in gpus),
+        "slowed_by": tuple(" ".join(one.slowed_by or ("not told",)) for one in gpus),
+        "ecc_uncorrected": tuple(_text(one.ecc_uncorrected) for one in gpus),
+    }
+
+
+def _text(value: int | None) -> str:
+    return "not told" if value is None else str(value)

@@ -1,9 +1,15 @@
-"""A rehearsal's HOLD with children that are small scripts, for tests of holding and letting go."""
+"""HOLDs with children that are small scripts, for tests of holding and letting go."""
 
+import json
+import os
 import time
 from pathlib import Path
 
 from pp4.clock import Deadline, SystemClock
+from pp4.hold.exclusion import Exclusion
+from pp4.hold.local import open_local
+from pp4.hold.places import own_directory
+from pp4.hold.processes import boot_id
 from pp4.hold.rehearsal import open_rehearsal
 from pp4.receipts.admission import Command, Subject, admit
 from pp4.transport.local import LocalTransport
@@ -24,6 +30,12 @@ from saying import say
 import signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 say("ready")
+while True:
+    signal.pause()
+""",
+    # says nothing and reads nothing: whether its starter lives is all the same to it
+    "silent": """
+import signal
 while True:
     signal.pause()
 """,
@@ -99,3 +111,90 @@ def within(condition, limit_s=LONG):
             return False
         time.sleep(0.01)
     return True
+
+
+# -- HOLDs of GPUs ----------------------------------------------------------------------------
+
+GPUS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{number}" for number in (1, 2))
+
+
+def pair_admission():
+    """What opens a HOLD of GPUs and needs no evidence."""
+    return admit(Command.PAIR_KERNELS, [], Subject(source_digest="0" * 64))
+
+
+def private(root, boot=None):
+    """The exclusion of a user on a host without a directory for all."""
+    state = root / "state"
+    for directory in (state, *(state / name for name in ("gpu", "fence", "holds"))):
+        own_directory(directory)
+    return Exclusion(state, "private", boot or boot_id())
+
+
+def held(root, gpus=GPUS, *, clock=None, exclusion=None, **more):
+    """Open a HOLD of GPUs whose files lie below a directory."""
+    return open_local(
+        pair_admission(),
+        LocalTransport(),
+        clock or SystemClock(),
+        gpus=gpus,
+        exclusion=exclusion or private(root),
+        state_dir=root / "state",
+        **more,
+    )
+
+
+def files(root, hold_id):
+    """Directory of a HOLD's files."""
+    return root / "state" / "holds" / hold_id
+
+
+def tombstone(root, hold_id):
+    """What a HOLD's tombstone says, None where there is none."""
+    path = files(root, hold_id) / "closed.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def fence_on_disk(exclusion, gpu):
+    """The fence that is recorded for a GPU."""
+    return int(json.loads(exclusion.fence_path(gpu).read_text())["fence"])
+
+
+def forked(action):
+    """Run an action in a child of this process; -> what it returned as JSON, or how it was killed.
+
+    It may end itself by a signal: the kernel then does with locks and files what it would do.
+    """
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(read)
+            os.write(write, json.dumps(action()).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write)
+    with os.fdopen(read, "rb") as stream:
+        said = stream.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return -os.WTERMSIG(status)
+    assert os.WEXITSTATUS(status) == 0
+    return json.loads(said)
+
+
+NOBODY = 65534
+
+
+def as_nobody(action):
+    """Run an action as a user without rights."""
+
+    def drop():
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        return action()
+
+    return forked(drop)

@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pp4.hold.processes import Owned, boot_id, start_token, token_in
+from pp4.hold.processes import (
+    COOKIE,
+    Owned,
+    boot_id,
+    hidden,
+    marked,
+    namespace,
+    start_token,
+    token_in,
+)
 
 LONG = 60.0
 names = st.binary(min_size=0, max_size=15)
@@ -103,3 +112,65 @@ def test_there_is_no_token_where_there_is_no_process():
 
 def test_the_boot_has_an_id():
     assert boot_id() == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+# -- threads, marks, hidden ones ---------------------------------------------------------------
+
+THREADS = """
+import ctypes, threading, time, signal
+def go_on():
+    signal.sigwait([signal.SIGUSR1])
+thread = threading.Thread(target=go_on)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+thread.start()
+print("ready", flush=True)
+ctypes.CDLL(None).syscall(60, 0)
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the number of a system call")
+def test_a_process_whose_first_thread_has_ended_is_alive_while_another_goes_on():
+    with subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"ready\n"
+        status = Path(f"/proc/{process.pid}/stat")
+        deadline = time.monotonic() + LONG
+        while status.read_bytes().rpartition(b")")[2].split()[0] != b"Z":
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert token_in(status.read_bytes()) is None
+        token = start_token(process.pid)
+        assert token == status.read_text().rpartition(")")[2].split()[19]
+        owned = Owned(process.pid, token, "threads")
+        assert owned.alive()
+        owned.signal(signal.SIGKILL)
+        while owned.alive():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_a_mark_is_found_whole_and_in_no_part(tmp_path):
+    script = "import os; print(1, flush=True); os.read(0, 1)"
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        env={"A": "x", COOKIE: "deadbeef", "B": f"{COOKIE}=cafe"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout.readline() == b"1\n"
+        assert marked("deadbeef") == (Owned(process.pid, start_token(process.pid), "unregistered"),)
+        for other in ("deadbee", "deadbeef0", "eadbeef", "", "cafe"):
+            assert marked(other) == ()
+        process.kill()
+    assert marked("deadbeef") == ()
+
+
+def test_a_process_that_shows_itself_or_is_not_there_is_not_hidden():
+    assert not hidden(os.getpid())
+    assert not hidden(1)
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert not hidden(process.pid)
+
+
+def test_this_process_has_a_namespace():
+    assert namespace() == os.readlink("/proc/self/ns/pid")

@@ -11,6 +11,7 @@ import pytest
 
 from pp4.config import SWITCHES
 from pp4.errors import Code, RefusedError, UncleanError
+from pp4.hold import open as opening
 from pp4.hold import rehearsal
 from pp4.hold.interruption import undisturbed
 from tests.unit.hold.holds import ROOT, opened, running, started, within, write_modules
@@ -31,7 +32,7 @@ def modules(tmp_path):
 @pytest.fixture
 def quick(monkeypatch):
     """Shorter graces: nothing here needs the time, and some wait them out."""
-    monkeypatch.setattr(rehearsal, "_GRACE_S", 0.3)
+    monkeypatch.setattr(opening, "_GRACE_S", 0.3)
 
 
 def entered(parent):
@@ -229,7 +230,7 @@ import os, signal, sys
 sys.path[:0] = [{root!r}]
 from pathlib import Path
 from pp4.console.endings import Stopped, signals
-from pp4.hold import rehearsal
+from pp4.hold.open import OpenHold
 from tests.unit.hold.holds import opened, started
 parent, modules = Path(sys.argv[1]), Path(sys.argv[2])
 {body}
@@ -262,14 +263,14 @@ except Stopped as stopped:
 
 def test_a_first_signal_during_the_clean_up_is_obeyed_after_it(parent, modules):
     body = """
-real = rehearsal.OpenHold.close
+real = OpenHold.close
 def close(self):
     if not seen:
         seen.append(True)
         signal.raise_signal(signal.SIGINT)
     real(self)
 seen = []
-rehearsal.OpenHold.close = close
+OpenHold.close = close
 try:
     with signals(), opened(parent) as hold:
         channel, _ = started(hold, "waits", modules)
@@ -288,7 +289,7 @@ def test_a_second_signal_ends_the_clean_up_at_once(parent, modules):
 def close(self):
     signal.raise_signal(signal.SIGINT)
     print("went on")
-rehearsal.OpenHold.close = close
+OpenHold.close = close
 try:
     with signals(), opened(parent) as hold:
         signal.raise_signal(signal.SIGINT)

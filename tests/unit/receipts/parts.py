@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ from pp4.receipts.bindings import ClosedHold
 from pp4.receipts.digests import source_list_digest
 from pp4.receipts.gate_checks import REQUIRED_GATES
 from pp4.receipts.journal import head, next_line
-from pp4.receipts.plan_checks import PLAN, RECORDED
+from pp4.receipts.plan_checks import FLOORS, RECORDED, plan_of
 from pp4.receipts.private import open_leaf
 
 Body = dict[str, Any]
@@ -24,7 +25,11 @@ SOURCE = {
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 MADE = "2026-03-01T12:00:00Z"
 UUIDS = ("GPU-00000000-0000-0000-0000-00000000000a", "GPU-00000000-0000-0000-0000-00000000000b")
-LIBRARIES = [{"name": "libcuda.so.1", "sha256": "c" * 64, "build_id": "deadbeef"}]
+PLACES = ("00000000:1B:00.0", "00000000:43:00.0")
+LIBRARIES = [
+    {"name": "libcuda.so.1", "sha256": "c" * 64, "build_id": "deadbeef"},
+    {"name": "libcudart.so.13", "sha256": "b" * 64, "build_id": None},
+]
 DEFINITION = {"id": "dyadic24-floor-first-v1", "sha256": "d" * 64}
 
 
@@ -57,24 +62,33 @@ def hold(**changes: Any) -> Body:
 def gpus(count: int) -> Body:
     """Return ``gpus`` with the private leaves that they name."""
     rows = [
-        {"rank": rank, "name": "H200", "uuid": f"gpu.{rank}.uuid", "driver": "570.1"}
+        {
+            "rank": rank,
+            "name": "H200",
+            "uuid": f"gpu.{rank}.uuid",
+            "pci_id": f"gpu.{rank}.pci_id",
+            "driver": "570.1",
+        }
         for rank in range(count)
     ]
-    leaves = {
-        f"gpu.{rank}.uuid": open_leaf(UUIDS[rank], salt=f"{rank}" * 64) for rank in range(count)
-    }
+    leaves = {}
+    for member, values in (("uuid", UUIDS), ("pci_id", PLACES)):
+        for rank in range(count):
+            leaves[f"gpu.{rank}.{member}"] = open_leaf(values[rank], salt=f"{rank}" * 64)
     return {"gpus": rows, "private": leaves}
 
 
-def kernels(count: int, name: str = "sampled_fused") -> list[Body]:
+def kernels(count: int, *names: str) -> list[Body]:
+    """Return the kernels of so many ranks: those that a pair runs, or the named ones."""
     return [
         {
             "name": name,
             "rank": rank,
             "target": "sm_90",
-            "ptx_sha256": digest("1"),
-            "cubin_sha256": digest("2"),
+            "ptx_sha256": digest("1") if name.endswith("pair") else digest("8"),
+            "cubin_sha256": digest("2") if name.endswith("pair") else digest("9"),
         }
+        for name in names or ("sampled_fused.pair", "sampled_fused.solo")
         for rank in range(count)
     ]
 
@@ -93,28 +107,31 @@ def arm(name: str, expected: str, **changes: Any) -> Body:
     }
 
 
-def gates(scope: str) -> list[Body]:
+def gates(kind: str, scope: str) -> list[Body]:
+    table = plan_of(kind, scope)
     return [
         {
             "gate": number,
-            "name": f"gate {number}" if scope == "solo" or number == 6 else PLAN[number].name,
+            "name": table[number].name,
             "arms": [
                 arm("sound", "pass"),
                 arm("mutant", "caught(OUTPUT_MISMATCH)"),
-                *planned(scope, number),
+                *planned(kind, number, table[number].arms),
             ],
         }
         for number in REQUIRED_GATES[scope]
     ]
 
 
-def planned(scope: str, number: int) -> list[Body]:
-    if scope == "solo" or number == 6:
-        return []
-    return [
-        arm(name, expected, gating=name not in RECORDED)
-        for name, expected in PLAN[number].arms.items()
-    ]
+def planned(kind: str, number: int, table: Mapping[str, str]) -> Iterator[Body]:
+    """Yield the arms of the plan, each as often as a good verdict of the kind asks for."""
+    floors = {
+        name.removeprefix(f"gate-{number}/"): least
+        for name, least in FLOORS.get(kind, {}).items()
+        if name.startswith(f"gate-{number}/")
+    }
+    for name, expected in table.items():
+        yield arm(name, expected, gating=name not in RECORDED, repetitions=floors.get(name, 3))
 
 
 def journal(gate_rows: list[Body]) -> list[Body]:
@@ -143,13 +160,15 @@ def gate_body(kind: str, scope: str, verdict: str, ranks: int) -> Body:
         "verdict": verdict,
         "hardware_executed": kind != "rehearsal",
         "definition": dict(DEFINITION),
-        "hold": hold(),
+        "hold": hold(boot_id=None if kind == "rehearsal" else "boot-1"),
         "settings": {"batches": [1, 3], "replays": 4, "seed": "42", "strict": True},
-        "gates": gates(scope),
-        "kernels": kernels(2) if kind == "qualification" else kernels(1, f"{kind}_kernel"),
+        "gates": gates(kind, scope),
+        "kernels": kernels(2) if kind == "qualification" else kernels(1, "sampled_fused.solo"),
         "libraries": copy.deepcopy(LIBRARIES),
         **gpus(ranks),
     }
+    if kind == "qualification":
+        made["topology"] = {"links": 18, "peer_access": ["0 1 ok", "1 0 ok"]}
     return with_journal(made)
 
 
@@ -160,7 +179,11 @@ def subject(**changes: Any) -> Subject:
         "gpu_models": frozenset({"H200"}),
         "gpu_uuids": frozenset(UUIDS),
         "drivers": frozenset({"570.1"}),
-        "libraries": {"libcuda.so.1": "c" * 64, "libtriton.so": "e" * 64},
+        "libraries": {
+            "libcuda.so.1": "c" * 64,
+            "libcudart.so.13": "b" * 64,
+            "libtriton.so": "e" * 64,
+        },
         "kernels": None,
         "checkpoint_sha256": digest("3"),
         "input_set_sha256": digest("4"),

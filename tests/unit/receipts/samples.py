@@ -18,6 +18,7 @@ from tests.unit.receipts.parts import (
     LIBRARIES,
     MADE,
     NOW,
+    PLACES,
     SOURCE,
     UUIDS,
     Body,
@@ -35,7 +36,7 @@ from tests.unit.receipts.parts import (
 )
 
 __all__ = [
-    "DEFINITION", "FILES", "KINDS", "LIBRARIES", "MADE", "NOW", "SOURCE", "UUIDS", "Body",
+    "DEFINITION", "FILES", "KINDS", "LIBRARIES", "MADE", "NOW", "PLACES", "SOURCE", "UUIDS", "Body",
     "arm", "body", "budget", "common", "digest", "gate_body", "gates", "gpus", "head", "hold",
     "incident", "journal", "kernels", "measured_arm", "measurement", "next_line", "preparation",
     "qualification", "refusal", "rehearsal", "sample", "snapshot", "solo", "subject",
@@ -80,7 +81,7 @@ def whole_worker(mode: str = "solo") -> Body:
         "input_set_sha256": digest("4"),
         "outputs": [{"batch": 1, "depth": 5, "n_out": 4, "sha256": digest("5")}],
         "settings": {"rounds": 2},
-        "kernels": kernels(ranks, f"{mode}_kernel"),
+        "kernels": kernels(ranks, "sampled_fused.solo"),
         "libraries": copy.deepcopy(LIBRARIES),
         "elapsed_ns": "18446744073709551615",
         **gpus(ranks),

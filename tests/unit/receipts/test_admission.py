@@ -19,7 +19,11 @@ from tests.unit.receipts.samples import subject
 
 
 def whole(**changes):
-    return {**samples.whole_worker(), "kernels": samples.kernels(1, "solo_kernel"), **changes}
+    return {
+        **samples.whole_worker(),
+        "kernels": samples.kernels(1, "sampled_fused.solo"),
+        **changes,
+    }
 
 
 EVIDENCE = {
@@ -179,7 +183,7 @@ def test_an_intact_receipt_that_proves_too_little_is_refused(command, kind, raw,
     [
         ("whole_worker", lambda b: b["gpus"][0].update(name="A100")),
         ("whole_worker", lambda b: b["libraries"][0].update(sha256="0" * 64)),
-        ("whole_worker", lambda b: b["libraries"][0].update(name="other.so")),
+        ("whole_worker", lambda b: [row.update(name="other.so") for row in b["libraries"]]),
         ("whole_worker", lambda b: b["kernels"][0].update(cubin_sha256="0" * 64)),
     ],
 )
@@ -197,7 +201,7 @@ def test_evidence_must_be_bound_to_the_same(kind, change):
         (Command.PAIR_KERNELS, {"gpu_models": frozenset({"A100"})}),
         (Command.PAIR_KERNELS, {"libraries": {"libcuda.so.1": "0" * 64}}),
         (Command.PAIR_KERNELS, {"libraries": {"other.so": "0" * 64}}),
-        (Command.PAIR_KERNELS, {"kernels": {"solo_kernel/0/sm_90": "other"}}),
+        (Command.PAIR_KERNELS, {"kernels": {"sampled_fused.solo/0/sm_90": "other"}}),
         (Command.PAIR_FULL, {"checkpoint_sha256": "0" * 64}),
         (Command.BUDGET, {"input_set_sha256": "0" * 64}),
         (Command.A1B1, {"model_sha256": "0" * 64}),
@@ -230,9 +234,23 @@ def test_every_library_of_the_receipt_must_be_loaded_here():
     refusal = refused(Command.WORKER_ON, evidence)
     assert refusal.code is Code.SUBJECT_MISMATCH
     assert "libnccl.so.2" in refusal.found
-    here = {"libcuda.so.1": "c" * 64, "libnccl.so.2": "9" * 64, "more.so": "0" * 64}
+    here = {row["name"]: row["sha256"] for row in body["libraries"]} | {"more.so": "0" * 64}
     given = facts(Command.WORKER_ON, libraries=here)
     assert isinstance(admit(Command.WORKER_ON, evidence, given), Admission)
+
+
+def test_every_kernel_of_the_pair_must_be_compiled_here():
+    model = read_model(samples.sample("qualification"), "q")
+    every = kernel_facts(model.kernels)
+    for name in every:
+        here = {key: value for key, value in every.items() if key != name}
+        given = facts(Command.WORKER_ON, kernels=here)
+        if "pair" in name:
+            refusal = refused(Command.WORKER_ON, needed(Command.WORKER_ON), given)
+            assert refusal.code is Code.SUBJECT_MISMATCH
+            assert refusal.found == f"not compiled here: {name}"
+        else:
+            assert isinstance(admit(Command.WORKER_ON, needed(Command.WORKER_ON), given), Admission)
 
 
 def test_redacted_uuids_match_no_machine():

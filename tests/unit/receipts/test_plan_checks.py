@@ -5,12 +5,20 @@ import json
 import pytest
 
 from pp4.errors import Code, Exit
-from pp4.qualify.gates import KERNELS
+from pp4.qualify import gates
+from pp4.qualify.gates import KERNELS, PHYSICAL
 from pp4.receipts import seal, verify_bytes
-from pp4.receipts.plan_checks import PLAN, RECORDED
-from tests.unit.receipts import samples
+from pp4.receipts.gate_checks import REQUIRED_GATES
+from pp4.receipts.plan_checks import FLOORS, HARDWARE, PLAN, RECORDED, SOLO_PLAN, plan_of
+from tests.unit.receipts import samples, write_plan
 
 PLANNED = ("rehearsal", "qualification")
+TABLES = {
+    "rehearsal": plan_of("rehearsal", "kernels"),
+    "qualification": plan_of("qualification", "full"),
+    "solo": plan_of("solo", "solo"),
+}
+AGAIN = "python -m tests.unit.receipts.write_plan"
 
 
 def failures(body):
@@ -22,18 +30,59 @@ def failures(body):
 
 
 def test_the_table_is_that_of_the_gates():
-    gates = {
-        gate.number: (gate.name, {arm.step.arm: arm.step.expected for arm in gate.arms})
-        for gate in KERNELS
-    }
-    assert {number: (gate.name, dict(gate.arms)) for number, gate in PLAN.items()} == gates
-    loose = {arm.step.arm for gate in KERNELS for arm in gate.arms if not arm.step.gating}
-    assert loose == RECORDED
+    assert write_plan.table(KERNELS) == PLAN == plan_of("rehearsal", "kernels"), AGAIN
+    assert write_plan.table(PHYSICAL) == plan_of("qualification", "kernels"), AGAIN
+    assert write_plan.loose(PHYSICAL) == RECORDED, AGAIN
 
 
-@pytest.mark.parametrize("kind", PLANNED)
+def test_what_only_a_gpu_can_be_asked_is_asked_of_a_pair_alone():
+    assert HARDWARE
+    for number, gate in HARDWARE.items():
+        for scope in ("kernels", "full"):
+            assert gate.arms.items() <= plan_of("qualification", scope)[number].arms.items()
+            assert not gate.arms.keys() & plan_of("rehearsal", scope)[number].arms.keys()
+
+
+@pytest.mark.skipif(not hasattr(gates, "SOLO"), reason="the gates of one GPU are not built yet")
+def test_the_table_of_one_gpu_is_that_of_its_gates():
+    assert write_plan.table(gates.SOLO) == SOLO_PLAN, AGAIN
+    assert write_plan.loose(gates.SOLO) == set()
+
+
+def test_the_file_is_what_the_writer_writes():
+    assert write_plan.PATH.read_text("utf-8") == write_plan.text(), AGAIN
+
+
 @pytest.mark.parametrize(
-    ("number", "name"), [(number, name) for number, gate in PLAN.items() for name in gate.arms]
+    ("kind", "scope"),
+    [
+        *((kind, scope) for kind in PLANNED for scope in ("kernels", "full")),
+        ("solo", "solo"),
+    ],
+)
+def test_each_gate_of_a_scope_has_its_arms_on_both_sides(kind, scope):
+    table = plan_of(kind, scope)
+    assert set(table) == set(REQUIRED_GATES[scope])
+    for gate in table.values():
+        expected = {word.split("(")[0] for word in gate.arms.values()}
+        assert expected == {"pass", "caught"}
+
+
+def test_a_code_that_a_control_expects_is_one():
+    for gate in (gate for table in TABLES.values() for gate in table.values()):
+        for expected in gate.arms.values():
+            if expected != "pass":
+                assert Code(expected.removeprefix("caught(").removesuffix(")"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "name"),
+    [
+        (kind, number, name)
+        for kind, table in TABLES.items()
+        for number, gate in table.items()
+        for name in gate.arms
+    ],
 )
 def test_no_arm_of_the_plan_may_be_absent(kind, number, name):
     body = samples.body(kind)
@@ -42,6 +91,52 @@ def test_no_arm_of_the_plan_may_be_absent(kind, number, name):
     check = failures(body)["arms-required"]
     assert check.code is Code.GATE_NOT_RUN
     assert f"gate-{number}/{name} " in check.found
+
+
+def counted(body, name, repetitions):
+    for gate in body["gates"]:
+        for arm in gate["arms"]:
+            if f"gate-{gate['gate']}/{arm['arm']}" == name:
+                arm["repetitions"] = repetitions
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "least"),
+    [(kind, name, least) for kind, floors in FLOORS.items() for name, least in floors.items()],
+)
+def test_a_physical_run_repeats_often_enough(kind, name, least):
+    body = samples.body(kind)
+    counted(body, name, least)
+    assert failures(body) == {}
+    counted(body, name, least - 1)
+    found = failures(body)
+    assert set(found) == {"repetitions"}
+    assert found["repetitions"].code is Code.GATE_NOT_RUN
+    assert found["repetitions"].found == f"{name} {least - 1} of {least}"
+
+
+@pytest.mark.parametrize("kind", FLOORS)
+def test_an_arm_that_counts_may_not_be_absent(kind):
+    body = samples.body(kind)
+    for gate in body["gates"]:
+        gate["arms"] = [arm for arm in gate["arms"] if arm["arm"] != "many-rows"]
+    assert "gate-2/many-rows none of 100000" in failures(body)["repetitions"].found
+
+
+def test_the_floors_are_those_of_the_specification():
+    # Written out once more, because the samples are made from the same table.
+    alone = {"gate-2/many-rows": 100_000, "gate-3/replay-equals-eager": 1_000}
+    assert FLOORS["solo"] == alone
+    assert FLOORS["qualification"] == {"gate-0/data-pattern": 200_000, **alone}
+    assert set(FLOORS) == {"qualification", "solo"}
+
+
+def test_a_run_that_failed_may_have_stopped_short():
+    body = samples.solo()
+    counted(body, "gate-2/many-rows", 7)
+    body["gates"][2]["arms"][0]["found"] = "failed(OUTPUT_MISMATCH)"
+    body["verdict"] = "wrong"
+    assert failures(body) == {}
 
 
 def test_an_arm_of_the_plan_keeps_what_it_has_to_find():

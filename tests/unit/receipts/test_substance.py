@@ -6,16 +6,15 @@ import json
 import pytest
 
 from pp4.errors import Code
-from pp4.receipts import redact, seal, verify_bytes
-from pp4.receipts.private import open_leaf
+from pp4.receipts import seal, verify_bytes
 from tests.unit.receipts import samples
 
 GATED = ("rehearsal", "qualification", "solo")
 
 
-def failures(body, shape=dict):
+def failures(body):
     tree = {**json.loads(samples.sample(body["kind"])), **body}
-    report = verify_bytes([("r", seal(shape(tree)))])
+    report = verify_bytes([("r", seal(tree))])
     assert report.files[0].receipt is not None, report.failures
     return {check.name: check for check in report.failures}
 
@@ -71,15 +70,8 @@ def test_a_library_has_one_digest():
     body = samples.solo()
     body["libraries"].append(copy.deepcopy(body["libraries"][0]))
     assert failures(body) == {}
-    body["libraries"][1]["sha256"] = samples.digest("9")
+    body["libraries"][-1]["sha256"] = samples.digest("9")
     assert "libcuda.so.1" in failures(body)["libraries-once"].found
-
-
-def test_one_gpu_under_two_names_is_found_while_its_leaves_are_open():
-    body = samples.qualification()
-    body["private"]["gpu.1.uuid"] = open_leaf(samples.UUIDS[0], salt="1" * 64)
-    assert failures(body)["gpu-values-differ"].code is Code.DEVICE_MISMATCH
-    assert failures(body, redact) == {}
 
 
 @pytest.mark.parametrize(

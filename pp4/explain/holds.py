@@ -1,0 +1,60 @@
+"""Pages about holding GPUs: locks, fences, quarantine, deadlines."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pp4.errors import Code
+from pp4.explain.page import Page, pages
+
+_NOTHING = "Nothing: it refuses before anything is started."
+
+PAGES: Final[dict[Code, Page]] = pages(
+    (
+        Code.HELD_BY,
+        "Another HOLD has a GPU that this one asks for; only one may run at a time.",
+        "Nothing of this run. The other HOLD goes on untouched.",
+        "Wait until it has closed; the message says which process it is and since when.",
+    ),
+    (
+        Code.STALE_FENCE,
+        "Work came under a fence or a HOLD that is no longer the one that was granted last.",
+        _NOTHING,
+        "Start again: a new HOLD gets a new fence. An old one can never go on.",
+    ),
+    (
+        Code.FENCE_LOST,
+        "The record of the highest fence of a GPU is missing or cannot be read, although HOLDs "
+        "were granted on it before.",
+        _NOTHING,
+        "Make sure that no run of pp4 is alive on the GPU, then restore the file as the message "
+        "says.",
+    ),
+    (
+        Code.QUARANTINED,
+        "A process of an earlier HOLD could not be proven dead, so its GPU is not given out.",
+        "The quarantine of the GPU, until the machine restarts or an operator ends it.",
+        "Look for the process that the message names; once the GPU is idle, remove the file that "
+        "it names, or restart the machine.",
+    ),
+    (
+        Code.EXCLUSION,
+        "The directory of locks and fences is not one that excludes anybody: a network file "
+        "system, a symbolic link, another owner, or writable by everyone.",
+        _NOTHING,
+        "Give PP4_HOST_DIR a directory of this machine that belongs to its administrator.",
+    ),
+    (
+        Code.DEADLINE,
+        "The HOLD has reached its deadline; nothing may be started under it any more.",
+        "Whatever the HOLD had started is ended when it closes.",
+        "Open a new HOLD; ask for less work or a longer bound.",
+    ),
+    (
+        Code.NOT_IDLE,
+        "A GPU is in use by somebody else: a compute process or memory that no HOLD of pp4 "
+        "accounts for.",
+        _NOTHING,
+        "End what uses the GPU (nvidia-smi shows it), or choose other GPUs.",
+    ),
+)

@@ -1,0 +1,180 @@
+"""The HOLD of GPUs while it is open, and its end: proof first, then the tombstone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pp4.clock import Clock, Deadline, SystemClock
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, UncleanError
+from pp4.hold import durable, processes
+from pp4.hold.exclusion import Exclusion
+from pp4.hold.journal import Journal
+from pp4.hold.open import Grant, OpenHold
+from pp4.hold.processes import Owned
+from pp4.hold.records import Tombstone, write
+from pp4.hold.sweep import moment
+from pp4.receipts.admission import Admission
+from pp4.transport.interface import Channel, Transport
+
+_GRACE_S = 5.0
+_POLL_S = 0.02
+
+
+class LocalHold(OpenHold):
+    """An open HOLD whose processes are on the disk before anybody uses them.
+
+    Args:
+        admission: the evidence that opened it.
+        transport: the way to this machine.
+        clock: where deadlines come from.
+        grant: what was granted.
+        directory: what its processes may write; removed at the end.
+        journal: its journal.
+        books: the journal of its processes, for whoever comes after a coordinator that died.
+        exclusion: where it is registered.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        transport: Transport,
+        clock: Clock,
+        grant: Grant,
+        directory: Path,
+        journal: Journal,
+        books: Journal,
+        exclusion: Exclusion,
+    ) -> None:
+        super().__init__(admission, transport, clock, grant, directory, journal)
+        self._books, self._exclusion = books, exclusion
+        self._public = exclusion.holds / grant.hold_id
+        self._ending = False
+        self._over = False
+
+    def start(
+        self, module: str, arguments: Sequence[str], *, environment: Mapping[str, str], label: str
+    ) -> Channel:
+        """Start a module under this HOLD; see :meth:`OpenHold.start`.
+
+        Raises:
+            RefusedError: ``STALE_FENCE``: the HOLD has ended or is ending.
+        """
+        if self._ending:
+            where = f"start of {label}"
+            found = f"HOLD {self.hold_id}, fence {self.fence}, which is closed"
+            raise RefusedError(Refusal(Code.STALE_FENCE, where, "an open HOLD", found))
+        marked = {**environment, processes.COOKIE: self.hold_id}
+        return super().start(module, arguments, environment=marked, label=label)
+
+    def _enter(self, owned: Owned) -> None:
+        try:
+            group = os.getpgid(owned.pid)
+        except OSError:
+            group = owned.pid
+        detail = {
+            "pid": owned.pid,
+            "pgid": group,
+            "start_token": owned.start_token,
+            "boot_id": self.boot_id or "unknown",
+        }
+        self._books.add(owned.label, "process", detail=detail)
+
+    def close(self, why: str = "done") -> None:
+        """End every process, prove it, write the tombstone and remove the work.
+
+        A second call changes nothing.  The locks are not let go here but by whoever took them.
+
+        Args:
+            why: what the tombstone says: ``done``, ``failed`` or ``cancelled``.
+
+        Raises:
+            UncleanError: ``SURVIVOR``: something is alive; there is no tombstone, and the GPUs are
+                in quarantine.  ``UNWRITABLE``: everything is proven dead, but the tombstone or
+                the removal of the work failed.
+        """
+        if self._over:
+            return
+        self._ending = True
+        if self.deadline is not None and self.deadline.expired():
+            why = "deadline"
+        self._say_closing(why, ())
+        left = self._stop_all() + [str(owned) for owned in self._end_rest()]
+        self.journal.close()
+        self._books.close()
+        if left:
+            self._keep_back(why, left)
+            raise self._survivors(left)
+        self._bury(why)
+        self._over = True
+
+    def _say_closing(self, why: str, left: Sequence[str]) -> None:
+        tree = {"hold": self.hold_id, "fence": str(self.fence), "why": why, "survivors": list(left)}
+        try:
+            durable.replace_object(self._public / "closing.json", tree)
+        except RefusedError:
+            # processes have to end on a full disk too; without a tombstone the next one looks
+            return
+
+    def _rest(self) -> tuple[Owned, ...]:
+        """Processes of this HOLD that are alive, in the books or not."""
+        known = {owned.pid: owned for owned in self.running()}
+        others = {owned.pid: owned for owned in processes.marked(self.hold_id)}
+        return tuple({**others, **known}.values())
+
+    def _end_rest(self) -> tuple[Owned, ...]:
+        """End what has no channel: wait, TERM, KILL, each with its grace; -> what is left."""
+        rest: tuple[Owned, ...] = ()
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            deadline = Deadline.after(SystemClock(), _GRACE_S)
+            while rest := self._rest():
+                if number is not None:
+                    for owned in rest:
+                        owned.signal(number)
+                    number = None
+                if deadline.expired():
+                    break
+                time.sleep(_POLL_S)
+            if not rest:
+                break
+        return rest
+
+    def _keep_back(self, why: str, left: Sequence[str]) -> None:
+        self._say_closing(why, left)
+        try:
+            self._exclusion.quarantine(self.gpus, self.hold_id, left)
+        except RefusedError:
+            # no tombstone: the next HOLD looks for the same processes and keeps the GPUs back
+            return
+
+    def _bury(self, why: str) -> None:
+        tombstone = Tombstone(
+            hold=self.hold_id,
+            fence=str(self.fence),
+            gpus=self.gpus,
+            why=why,
+            journal_head=self.journal.head,
+            survivors=(),
+            boot_id=self.boot_id or "unknown",
+            closed_at=moment(self.clock.wall()),
+            closed_by=os.getpid(),
+        )
+        try:
+            write(self._public / "closed.json", tombstone)
+        except Pp4Error as error:
+            raise self._unwritable(error.refusal.where, error.refusal.found) from error
+        try:
+            shutil.rmtree(self.directory)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._unwritable(str(self.directory), str(error)) from error
+
+    def _unwritable(self, where: str, found: str) -> UncleanError:
+        left = f"no process of HOLD {self.hold_id}; its records in {self._public}; {self.directory}"
+        expected = "the end of a HOLD, recorded and tidied"
+        return UncleanError(Refusal(Code.UNWRITABLE, where, expected, found, left=left))

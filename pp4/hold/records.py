@@ -1,0 +1,200 @@
+"""What a HOLD leaves on the disk: registration, processes, tombstone; written once, read later."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from pp4.errors import Code, Refusal, RefusedError
+from pp4.hold import durable
+from pp4.hold.processes import Owned
+from pp4.receipts.canonical import shown
+from pp4.receipts.envelope import U64, Count, Model, Moment, Sha256, Text
+from pp4.receipts.journal import first_break
+
+
+class Coordinator(Model):
+    """The process that holds."""
+
+    pid: Count
+    start_token: Text
+    pid_namespace: Text
+    uid: Count
+
+
+class Registration(Model):
+    """``registration.json``: who was granted what, until when; boot times in nanoseconds."""
+
+    hold: Text
+    command: Text
+    fence: U64
+    gpus: tuple[Text, ...]
+    coordinator: Coordinator
+    nonce_sha256: Sha256
+    source_digest: Text
+    transport: Text
+    exclusion: Text
+    boot_id: Text
+    opened_at: Moment
+    opened_boottime_ns: U64
+    deadline_boottime_ns: U64
+    journal: Text
+
+
+class Tombstone(Model):
+    """``closed.json``: the HOLD is over and every process of it is proven dead.
+
+    Attributes:
+        why: ``done``, ``failed``, ``cancelled``, ``deadline``, or, where the coordinator could not
+            write it itself, ``abandoned`` or ``host_reboot``.
+        journal_head: hash of the journal's last durable line, None where it cannot be read.
+        survivors: always empty; while one is left there is no tombstone.
+        closed_by: pid of the coordinator that wrote it.
+    """
+
+    hold: Text
+    fence: U64
+    gpus: tuple[Text, ...]
+    why: Text
+    journal_head: Sha256 | None
+    survivors: tuple[Text, ...]
+    boot_id: Text
+    closed_at: Moment
+    closed_by: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One HOLD as its files tell it.
+
+    Attributes:
+        directory: ``holds/<id>``.
+        registration: what was granted.
+        closing: whether its end had begun.
+        kept_back: whether it was found with survivors before, and its GPUs put in quarantine.
+        closed: whether it has a tombstone.
+    """
+
+    directory: Path
+    registration: Registration
+    closing: bool
+    kept_back: bool
+    closed: bool
+
+    @property
+    def coordinator(self) -> Owned:
+        """The process that held it."""
+        found = self.registration.coordinator
+        return Owned(found.pid, found.start_token, f"coordinator of HOLD {self.registration.hold}")
+
+
+def write(path: Path, model: Model) -> None:
+    """Write one of the models durably, for every user to read.
+
+    Raises:
+        RefusedError: ``UNWRITABLE``.
+    """
+    durable.replace_object(path, model.model_dump(mode="json"))
+
+
+def read_records(holds: Path) -> list[Record]:
+    """Read every HOLD that got as far as a registration.
+
+    Raises:
+        RefusedError: ``UNREADABLE``: a registration is not one; it might be of a GPU that is asked
+            for.
+    """
+    try:
+        with os.scandir(holds) as entries:
+            names = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
+    except OSError as error:
+        raise _unreadable(holds, error.strerror or str(error)) from error
+    found = (_record(holds / name) for name in names)
+    return [record for record in found if record is not None]
+
+
+def _record(directory: Path) -> Record | None:
+    path = directory / "registration.json"
+    raw = durable.read(path)
+    if raw is None:
+        # nothing is started before the registration is there
+        return None
+    try:
+        registration = Registration.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise _unreadable(path, found) from error
+    closing, closed = directory / "closing.json", directory / "closed.json"
+    return Record(
+        directory,
+        registration,
+        closing=os.path.lexists(closing),
+        kept_back=_has_survivors(closing),
+        closed=os.path.lexists(closed),
+    )
+
+
+def _has_survivors(path: Path) -> bool:
+    try:
+        tree = durable.read_object(path)
+    except RefusedError:
+        return False
+    return tree is not None and bool(tree.get("survivors"))
+
+
+def highest_granted(records: Sequence[Record], gpu: str) -> int | None:
+    """Return the highest fence in any registration of a GPU, None where there is none."""
+    fences = [int(r.registration.fence) for r in records if gpu in r.registration.gpus]
+    return max(fences, default=None)
+
+
+def read_lines(path: Path) -> list[dict[str, object]]:
+    """Return the durable lines of a journal; a torn last one is dropped.
+
+    Raises:
+        RefusedError: ``UNREADABLE``, or ``JOURNAL_CHAIN``: another line is broken.
+    """
+    raw = durable.read(path) or b""
+    try:
+        lines = [json.loads(line) for line in raw.split(b"\n")[:-1]]
+    except ValueError as error:
+        raise _unreadable(path, str(error)) from error
+    if broken := first_break(lines):
+        raise RefusedError(
+            Refusal(Code.JOURNAL_CHAIN, shown(str(path)), broken.expected, broken.found)
+        )
+    return lines
+
+
+def read_processes(directory: Path) -> tuple[Owned, ...]:
+    """Return the processes that a HOLD registered.
+
+    Raises:
+        RefusedError: as :func:`read_lines`.
+    """
+    path = directory / "procs.jsonl"
+    found = []
+    for line in read_lines(path):
+        detail = line.get("detail")
+        if not isinstance(detail, dict):
+            raise _unreadable(path, "a line without a process")
+        pid, token = detail.get("pid"), detail.get("start_token")
+        if not isinstance(pid, int) or not isinstance(token, str):
+            raise _unreadable(path, "a line without a process")
+        found.append(Owned(pid, token, str(line["step"])))
+    return tuple(found)
+
+
+def _unreadable(path: Path, found: str) -> RefusedError:
+    again = f"ls -l {shlex.quote(str(path))}"
+    expected = "what a HOLD of pp4 writes"
+    return RefusedError(
+        Refusal(Code.UNREADABLE, shown(str(path)), expected, shown(found), next=again)
+    )

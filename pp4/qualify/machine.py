@@ -1,0 +1,85 @@
+"""Asks this machine about itself, in a process that may load what the coordinator may not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from pp4.config import child_environment
+from pp4.errors import Code, Refusal, RefusedError, TimedOutError
+from pp4.receipts.canonical import parse, shown
+from pp4.wire.facts import refusal_of
+
+MODULE: Final = "pp4.worker.machine"
+PROGRAM: Sequence[str] = (sys.executable, "-P", "-m", MODULE)
+_SOURCE = Path(__file__).resolve().parents[2]
+LIMIT_S: Final = 180.0
+"""How long it may take: it hashes libraries of several GB and compiles what is not cached."""
+
+
+def ask_machine(
+    argv: Sequence[str] | None = None, *, limit_s: float = LIMIT_S
+) -> Mapping[str, object]:
+    """Return what :class:`pp4.wire.machine.Machine` describes, not yet validated.
+
+    Args:
+        argv: the program to ask; :data:`PROGRAM` where None.
+        limit_s: seconds until it is killed.
+
+    Raises:
+        RefusedError: what it refuses itself, or ``UNREADABLE`` where it gives no such answer.
+        TimedOutError: ``STEP_TIMEOUT``.
+    """
+    argv = list(argv or PROGRAM)
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=limit_s,
+            check=False,
+            # this very package: no other copy may answer in its place
+            env=child_environment({"PYTHONPATH": str(_SOURCE)}),
+        )
+    except subprocess.TimeoutExpired as error:
+        expected, found = f"an answer within {limit_s:g} s", "none; it was killed"
+        raise TimedOutError(Refusal(Code.STEP_TIMEOUT, MODULE, expected, found)) from error
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise RefusedError(
+            Refusal(Code.UNREADABLE, MODULE, "a program that starts", found)
+        ) from error
+    return _answer(done)
+
+
+def ask_or_refusal(
+    argv: Sequence[str] | None = None,
+) -> tuple[Mapping[str, object] | None, Refusal | None]:
+    """Return the facts, or why there are none: a machine without GPUs has a standing as well.
+
+    Raises:
+        TimedOutError: ``STEP_TIMEOUT``.
+    """
+    try:
+        return ask_machine(argv), None
+    except RefusedError as error:
+        return None, error.refusal
+
+
+def _answer(done: subprocess.CompletedProcess[bytes]) -> Mapping[str, object]:
+    try:
+        tree = parse(done.stdout.strip(), MODULE)
+    except RefusedError:
+        tree = None
+    refused = tree.get("refusal") if isinstance(tree, dict) else None
+    if isinstance(refused, dict):
+        raise RefusedError(refusal_of(refused))
+    if done.returncode == 0 and isinstance(tree, dict):
+        return tree
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    found = f"exit code {done.returncode}, {said[-1] if said else json.dumps(tree)}"
+    raise RefusedError(Refusal(Code.UNREADABLE, MODULE, "facts of this machine", shown(found, 300)))

@@ -1,0 +1,85 @@
+"""What a rank's kernels run on: the only difference between a rehearsal and a physical run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+from pp4.drafter.heads import Original
+from pp4.drafter.selector import OriginalSelector
+from pp4.kernels.block import SampledBlock
+from pp4.kernels.graph import RecordedGraph
+from pp4.kernels.link import Bounds, Link, SoloLink
+from pp4.wire.facts import Compiled, Shape
+
+Launches = list[dict[str, Any]]
+T = TypeVar("T")
+
+
+class PairLink(Link, Protocol):
+    """A link whose ranks are joined in two steps, with a host barrier between them."""
+
+    def connect(self) -> None:
+        """Reach the peer's words, which exist by now."""
+
+    def recount(self, start: int) -> None:
+        """A control: count from another epoch, as after a reset on this side alone."""
+
+
+class Device(Protocol):
+    """One rank's device.
+
+    Attributes:
+        name: as the HOLD names it.
+        model: what it is.
+        where: torch's name of it.
+    """
+
+    name: str
+    model: str
+    where: torch.device
+
+    def prime(self, shape: Shape, shards: int, *, recorded: bool) -> tuple[Compiled, bool]:
+        """Compile and load; -> what came out, and whether an earlier record was believed."""
+
+    def plant(self, shape: Shape, control: str, home: Path) -> Any:
+        """Build a mutant and load it; -> its kernel."""
+
+    def seal(self) -> None:
+        """Whatever compiles from now on is a fault."""
+
+    def compilations(self) -> int | None:
+        """How many compilations there were since :meth:`seal`; None where none could be seen."""
+
+    def link(self, generation: int, *, rows: int, start: int, bounds: Bounds) -> PairLink:
+        """Make this rank's part of a new link."""
+
+    def peer_access(self) -> bool:
+        """Whether this device may write the peer's memory, by the driver's word."""
+
+    def solo_link(self, rows: int) -> SoloLink:
+        """The stand-in link of one launch that holds both shards."""
+
+    def graph(self, block: SampledBlock, key: str, launches: Launches) -> RecordedGraph:
+        """Capture launches over a block's buffers."""
+
+    def repeated(self, launch: Callable[[], T]) -> Callable[[], T]:
+        """Make launches over fixed buffers cheap to repeat; -> what makes them and gives the same.
+
+        ``launch`` reads nothing back and returns the tensors that it fills.
+        """
+
+    def original(self, selector: OriginalSelector) -> Original:
+        """Capture the original selector."""
+
+    def gather(self, mine: torch.Tensor) -> torch.Tensor:
+        """``[B, 2]`` of this rank -> ``[2, B, 2]`` of both, in rank order."""
+
+    def delay(self, nanoseconds: int) -> None:
+        """Hold what is launched next back for about this long, on the device."""
+
+    def settle(self) -> None:
+        """Wait until everything that was launched has ended."""
