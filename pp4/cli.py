@@ -102,10 +102,10 @@ def pair_qualify(
 
             outcome = rehearse(out or Path("pp4-rehearsal"), progress)
         else:
-            from pp4.qualify.physical import qualify
+            from pp4.qualify.physical import qualify_pair
             from pp4.qualify.standing import KEPT
 
-            outcome = qualify(
+            outcome = qualify_pair(
                 out or call.settings.state_dir / KEPT,
                 progress,
                 call.settings,
@@ -141,6 +141,30 @@ def _require_one_way(dry_run: bool, hold: str | None, soak: int) -> None:
                 next="pp4 pair-qualify --hold local",
             )
         )
+
+
+@app.command("solo-qualify")
+def solo_qualify(
+    context: typer.Context,
+    gpu: Annotated[
+        str | None, typer.Option(help="UUID, its beginning, or index; the first GPU otherwise.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the receipt; that of this user's otherwise.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run the gates that need no peer on one GPU and write a solo receipt."""
+    call = _call(context)
+    with call.console.progress() as progress:
+        call.running = True
+        from pp4.qualify.physical import qualify_solo
+        from pp4.qualify.standing import KEPT
+
+        outcome = qualify_solo(out or call.settings.state_dir / KEPT, progress, call.settings, gpu)
+        call.running = False
+    call.console.outcome(outcome)
+    return int(outcome.exit)
 
 
 @app.command("verify-receipt")

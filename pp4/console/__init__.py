@@ -179,7 +179,8 @@ class Console:
         self._table(("gate", "arm", "kind", "expected", "found", "seconds", "result"), rows)
         self.line()
         self.line(f"verdict: {outcome.verdict}")
-        self.line("A physical run would do differently:")
+        if outcome.differences:
+            self.line("A physical run would do differently:")
         for difference in outcome.differences:
             self.line(f"  - {difference}")
         self.line(f"receipt: {outcome.receipt_path}")

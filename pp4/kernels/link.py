@@ -195,6 +195,9 @@ class SoloLink(LinkState):
         words = torch.empty(workspace_words(rows), dtype=torch.int64, device=device)
         super().__init__(words, rows, start, bounds or Bounds())
 
+    def connect(self) -> None:
+        """There is nobody to reach."""
+
     def close(self) -> None:
         """Nothing is mapped."""
 

@@ -61,7 +61,9 @@ class Context:
         """The session with the product's owner; starts one where none runs."""
         if self._session is None:
             self._owners += 1
-            self._session = Session(self.hold, f"owner-{self._owners}", self.compiled)
+            self._session = Session(
+                self.hold, f"owner-{self._owners}", self.compiled, solo=self.settings.solo
+            )
         return self._session
 
     def careless(self) -> Session:
@@ -77,7 +79,9 @@ class Context:
         controls: tuple[str, ...] = (),
         shape: Shape | None = None,
     ) -> Session:
-        """A new pair with a new rendezvous, primed and sealed.
+        """A pair with a new rendezvous, primed and sealed; its processes may have run before.
+
+        A pair on which anything went wrong is torn down and replaced.
 
         Args:
             waits: bounds on both ranks; patient ones where none are given.
@@ -86,8 +90,10 @@ class Context:
             shape: what is primed; that of the settings where none is given.
         """
         chosen, bounds = session or self.session, waits or self.settings.patient
-        chosen.start()
-        chosen.prime(shape or self.settings.shape, recorded=True, controls=controls)
+        wanted = shape or self.settings.shape
+        if not chosen.ready(wanted, controls):
+            chosen.start()
+            chosen.prime(wanted, recorded=True, controls=controls)
         chosen.link(self.settings.rows, (bounds, bounds))
         return chosen
 
@@ -97,8 +103,8 @@ class Context:
 
     def expect(self, case: Case, *, solo: bool = True) -> tuple[Expectation, ...]:
         """What a case must give: by the run's reference and, where asked, by the solo kernel."""
-        ways: tuple[Source, ...] = (self.settings.reference,)
-        return self.session.expect(case, *ways, *(("solo",) if solo else ()))
+        more: tuple[Source, ...] = ("solo",) if solo and not self.settings.solo else ()
+        return self.session.expect(case, self.settings.reference, *more)
 
     def gpus(self) -> tuple[Gpu, ...]:
         """The HOLD's GPUs as the driver sees them now, rank 0's first."""

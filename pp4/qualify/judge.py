@@ -46,6 +46,13 @@ def devices(identities: Sequence[Identity], expected: Sequence[str]) -> Code | N
     return None
 
 
+def device(identities: Sequence[Identity], expected: str) -> Code | None:
+    """Solo: two processes on the one device that the HOLD names."""
+    found = [identity.device for identity in identities]
+    apart = len({identity.pid for identity in identities}) == len(identities)
+    return None if found == [expected, expected] and apart else Code.DEVICE_MISMATCH
+
+
 def mapped(ranks: Sequence[str]) -> Code | None:
     """Both ranks map the same files; none may have nothing mapped."""
     same = len(ranks) == 2 and ranks[0] and ranks[0] == ranks[1]
@@ -232,9 +239,9 @@ def ran_out(exchange: Exchange, budget: int) -> Code | None:
     return None if inside else Code.STEP_TIMEOUT
 
 
-def streamed(ranks: Sequence[Streamed], asked: Stream) -> Code | None:
-    """Every row of a stream equals the reference on both ranks, which saw and gave the same."""
-    if [one.rank for one in ranks] != [0, 1]:
+def streamed(ranks: Sequence[Streamed], asked: Stream, *, solo: bool = False) -> Code | None:
+    """Every row of a stream equals the reference on all ranks, which saw and gave the same."""
+    if [one.rank for one in ranks] != ([0] if solo else [0, 1]):
         return Code.RANK_DIED
     words = [FAULTS[max(one.own_error, one.peer_error)] for one in ranks]
     if any(words):

@@ -1,11 +1,12 @@
-"""The run on two GPUs of this machine: under both of their locks, ending in a qualification."""
+"""Runs on GPUs of this machine, under their locks: the pair, and one GPU alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from pp4.clock import Clock, SystemClock
+from pp4.clock import SystemClock
 from pp4.config import Settings as Machine
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.hold.exclusion import open_exclusion
@@ -13,7 +14,7 @@ from pp4.hold.local import open_local
 from pp4.hold.open import OpenHold
 from pp4.qualify import receipt, soak
 from pp4.qualify.context import Context
-from pp4.qualify.gates import PHYSICAL
+from pp4.qualify.gates import PHYSICAL, SOLO, Gate
 from pp4.qualify.host import look_at_gpus
 from pp4.qualify.pair_qualify import pair_qualify
 from pp4.qualify.progress import Progress
@@ -25,17 +26,26 @@ from pp4.receipts.private import opened
 from pp4.transport.local import LocalTransport
 from pp4.wire.gpus import Gpu, GpuReport, find, first_pair
 
-COMMAND = "pp4 pair-qualify --hold local"
+PAIR_COMMAND = "pp4 pair-qualify --hold local"
+SOLO_COMMAND = "pp4 solo-qualify"
 
-LIMITS = (
+_BOTH_LIMITS = (
+    "Weights and logits were made from seeds; no trained model took part.",
+    "The GPUs' clocks were as they were found; no speed is claimed.",
+    "Covers these GPUs, this driver, these libraries and binaries, and the time of the run.",
+    "Not established: GB10, grammar and parser, live throughput.",
+)
+PAIR_LIMITS = (
     "Scope kernels: gate 6 (whole-worker identity) was not run; nothing is admitted for serving "
     "or for measuring by this receipt.",
-    "Weights and logits were made from seeds; no trained model took part.",
-    "A race that needs not show in a run is excluded by the compiled code and by the host model, "
+    "A race that need not show in a run is excluded by the compiled code and by the host model, "
     "not by the runs that are recorded here.",
-    "The GPUs' clocks were as they were found; no speed is claimed.",
-    "Covers these two GPUs, this driver, these libraries and binaries, and the time of the run.",
-    "Not established: GB10, grammar and parser, live throughput.",
+    *_BOTH_LIMITS,
+)
+SOLO_LIMITS = (
+    "One GPU held both shards: nothing here is evidence about peer memory or about a pair.",
+    "An identity reference, and never proof of a pair.",
+    *_BOTH_LIMITS,
 )
 
 
@@ -56,7 +66,7 @@ def pair_of(report: GpuReport) -> tuple[str, str]:
         raise RefusedError(
             Refusal(
                 Code.NO_GPU_PAIR,
-                COMMAND,
+                PAIR_COMMAND,
                 "two GPUs, not cut into slices, that may read and write each other's memory",
                 "; ".join([there, *ways]),
                 source="NVML",
@@ -66,8 +76,10 @@ def pair_of(report: GpuReport) -> tuple[str, str]:
     return pair
 
 
-def _admission(source: Source, evidence: Sequence[tuple[str, bytes]]) -> Admission:
-    judged = admit(Command.PAIR_KERNELS, evidence, Subject(source_digest=source.digest))
+def _admission(
+    command: Command, source: Source, evidence: Sequence[tuple[str, bytes]]
+) -> Admission:
+    judged = admit(command, evidence, Subject(source_digest=source.digest))
     if isinstance(judged, Refused):
         raise RefusedError(judged.refusal)
     return judged
@@ -132,16 +144,14 @@ def without_names(tree: object, names: Mapping[str, str]) -> object:
 
 
 def _body(
-    hold: OpenHold, context: Context, report: GpuReport, members: dict[str, object]
+    hold: OpenHold, context: Context, report: GpuReport, members: Mapping[str, object]
 ) -> dict[str, object]:
+    """Members of a receipt of GPUs, names of machines replaced by those of private leaves."""
     gpus = [find(report, uuid) for uuid in hold.gpus]
     driver = report.driver_version or "not told"
     names = _private(gpus)
     shown = {
-        "kind": "qualification",
-        "scope": "kernels",
         "hardware_executed": True,
-        "limits": list(LIMITS),
         "gpus": [
             _gpu(rank, gpu, driver, after)
             for rank, (gpu, after) in enumerate(zip(gpus, context.gpus(), strict=True))
@@ -163,14 +173,85 @@ def _body(
     }
 
 
-def qualify(
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What tells a kind of run from another: what admits it, what it runs, what it may say."""
+
+    command: Command
+    name: str
+    kind: str
+    scope: str
+    limits: tuple[str, ...]
+    gates: tuple[Gate, ...]
+    kernels: frozenset[str]
+
+
+_PAIR = _Run(
+    Command.PAIR_KERNELS,
+    PAIR_COMMAND,
+    "qualification",
+    "kernels",
+    PAIR_LIMITS,
+    PHYSICAL,
+    frozenset({"sampled_fused.pair", "sampled_fused.solo"}),
+)
+_SOLO = _Run(
+    Command.SOLO,
+    SOLO_COMMAND,
+    "solo",
+    "solo",
+    SOLO_LIMITS,
+    SOLO,
+    frozenset({"sampled_fused.solo"}),
+)
+
+
+def _go(
+    run: _Run,
+    out: Path,
+    progress: Progress,
+    machine: Machine,
+    report: GpuReport,
+    gpus: tuple[str, ...],
+    evidence: Sequence[tuple[str, bytes]] = (),
+    soak_minutes: int = 0,
+) -> Outcome:
+    source = installed_source()
+    admission = _admission(run.command, source, evidence)
+    exclusion = open_exclusion(machine.host_dir, machine.state_dir)
+    with receipt.room(out):
+        with open_local(
+            admission,
+            LocalTransport(),
+            SystemClock(),
+            gpus=gpus,
+            exclusion=exclusion,
+            state_dir=machine.state_dir,
+        ) as hold:
+            context = Context(hold, physical(gpus), machine.state_dir / "compiled")
+            results = pair_qualify(context, run.gates, progress)
+            receipt.require_answer(context, results, run.name)
+            members = {
+                "kind": run.kind,
+                "scope": run.scope,
+                "limits": list(run.limits),
+                **receipt.members(hold, context, results, run.gates, "qualified", run.kernels),
+            }
+            if soak_minutes and members["verdict"] == "qualified":
+                members |= soak.soak(context, soak_minutes, progress)
+            body = _body(hold, context, report, members)
+        # the HOLD is closed and its processes are proven dead: only now is there a claim to make
+        receipt.require_same_source(source, run.name)
+        return receipt.store(body, source, out / f"{run.kind}-{hold.hold_id}.json")
+
+
+def qualify_pair(
     out: Path,
     progress: Progress,
     machine: Machine,
     *,
     evidence: Sequence[tuple[str, bytes]] = (),
     soak_minutes: int = 0,
-    clock: Clock | None = None,
 ) -> Outcome:
     """Run every gate of scope ``kernels`` on two GPUs of this machine and store a receipt.
 
@@ -180,7 +261,6 @@ def qualify(
         machine: settings of this machine.
         evidence: (role, bytes) of receipts that the run has to match.
         soak_minutes: how long exchanges are repeated after the gates.
-        clock: where deadlines come from.
 
     Returns:
         The outcome; a failed gate is an outcome, not an exception.
@@ -190,28 +270,27 @@ def qualify(
             match; ``out`` cannot be written; pp4 itself was changed during the run.
         UncleanError: something may still run.
     """
-    receipt.require_packages(COMMAND)
+    receipt.require_packages(PAIR_COMMAND)
     report = look_at_gpus()
-    pair = pair_of(report)
-    source = installed_source()
-    admission = _admission(source, evidence)
-    exclusion = open_exclusion(machine.host_dir, machine.state_dir)
-    with receipt.room(out):
-        with open_local(
-            admission,
-            LocalTransport(),
-            clock or SystemClock(),
-            gpus=pair,
-            exclusion=exclusion,
-            state_dir=machine.state_dir,
-        ) as hold:
-            context = Context(hold, physical(pair), machine.state_dir / "compiled")
-            results = pair_qualify(context, PHYSICAL, progress)
-            receipt.require_answer(context, results, COMMAND)
-            members = receipt.members(hold, context, results, PHYSICAL, "qualified")
-            if soak_minutes and members["verdict"] == "qualified":
-                members |= soak.soak(context, soak_minutes, progress)
-            body = _body(hold, context, report, members)
-        # the HOLD is closed and its processes are proven dead: only now is there a claim to make
-        receipt.require_same_source(source, COMMAND)
-        return receipt.store(body, source, out / f"qualification-{hold.hold_id}.json")
+    return _go(_PAIR, out, progress, machine, report, pair_of(report), evidence, soak_minutes)
+
+
+def qualify_solo(out: Path, progress: Progress, machine: Machine, gpu: str | None) -> Outcome:
+    """Run the gates that need no peer on one GPU of this machine and store a receipt.
+
+    Args:
+        out: directory of the receipt; made if it is not there.
+        progress: who watches.
+        machine: settings of this machine.
+        gpu: UUID, its beginning, or index; the first GPU where none is given.
+
+    Returns:
+        The outcome.
+
+    Raises:
+        RefusedError, UncleanError: as :func:`qualify_pair`.
+    """
+    receipt.require_packages(SOLO_COMMAND)
+    report = look_at_gpus()
+    chosen = find(report, gpu or "0")
+    return _go(_SOLO, out, progress, machine, report, (chosen.uuid,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -146,8 +146,8 @@ def _arm(result: ArmResult) -> dict[str, object]:
     }
 
 
-def _kernels(context: Context) -> list[dict[str, object]]:
-    return [
+def _kernels(context: Context, names: Collection[str] | None) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = [
         {
             "name": f"sampled_fused.{name}",
             "rank": one.rank,
@@ -158,10 +158,19 @@ def _kernels(context: Context) -> list[dict[str, object]]:
         for name, ones in (("pair", context.record.primed), ("solo", context.record.solo))
         for one in ones
     ]
+    if context.settings.solo:
+        # two processes ran on one device, and a receipt of it has one rank
+        rows = [row for row in rows if row["rank"] == 0]
+    return [row for row in rows if names is None or row["name"] in names]
 
 
 def members(
-    hold: OpenHold, context: Context, results: Sequence[ArmResult], gates: Sequence[Gate], good: str
+    hold: OpenHold,
+    context: Context,
+    results: Sequence[ArmResult],
+    gates: Sequence[Gate],
+    good: str,
+    kernels: Collection[str] | None = None,
 ) -> dict[str, object]:
     """Members that a rehearsal and the receipts of GPUs share.
 
@@ -171,6 +180,7 @@ def members(
         results: every arm of the plan.
         gates: the plan.
         good: the verdict of a run without a fault.
+        kernels: names of those that it is about; all that were primed where None.
     """
     return {
         "verdict": verdict(results, good),
@@ -192,7 +202,7 @@ def members(
             **context.record.versions,
         },
         "gates": _gates(results, gates),
-        "kernels": _kernels(context),
+        "kernels": _kernels(context, kernels),
         "libraries": [library.model_dump() for library in context.record.libraries],
         "journal": [dict(line) for line in hold.journal.lines],
         "private": opened({"host.name": socket.gethostname(), "host.boot_id": boot_id()}),

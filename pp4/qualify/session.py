@@ -53,18 +53,28 @@ class Session:
         label: names the owner's process, unique in the HOLD.
         compiled: where binaries are kept, for every pair that is started here or later.
         module: the owner to start; a control starts a careless one.
+        solo: whether each rank holds both shards.
     """
 
-    def __init__(self, hold: OpenHold, label: str, compiled: Path, module: str = PRODUCT) -> None:
+    def __init__(
+        self,
+        hold: OpenHold,
+        label: str,
+        compiled: Path,
+        module: str = PRODUCT,
+        *,
+        solo: bool = False,
+    ) -> None:
         self._hold, self._label = hold, label
         self._sequence = 0
         self._running = False
         self._pairs = 0
+        self._primed: tuple[Shape, tuple[str, ...]] | None = None
         directory = hold.directory / label
         directory.mkdir()
         self._channel = hold.start(
             module,
-            [str(directory), str(compiled), *hold.gpus],
+            [str(directory), str(compiled), *(["--solo"] if solo else []), *hold.gpus],
             environment=_INTERPRETED if not hold.gpus else _ON_GPUS,
             label=label,
         )
@@ -104,6 +114,7 @@ class Session:
     def start(self) -> tuple[Identity, Identity]:
         """Start a pair and say who it is."""
         self.teardown()
+        self._primed = None
         found = self.ask("start")["ranks"]
         self._running = True
         self._pairs += 1
@@ -120,7 +131,13 @@ class Session:
             how: ``recorded``, ``controls``, ``delayed``, ``probe``; see
                 :class:`pp4.wire.asks.Prime`.
         """
-        return self.ask("prime", limit_s=240.0, shape=shape.model_dump(), **how)
+        facts = self.ask("prime", limit_s=240.0, shape=shape.model_dump(), **how)
+        self._primed = shape, tuple(how.get("controls", ()))
+        return facts
+
+    def ready(self, shape: Shape, controls: tuple[str, ...]) -> bool:
+        """Whether the running pair has primed exactly this, and nothing went wrong on it."""
+        return self._primed == (shape, controls) and self.ask("healthy")["healthy"] is True
 
     def link(self, rows: int, waits: Sequence[Waits]) -> dict[str, Any]:
         """Make a rendezvous; it primes nothing."""
@@ -137,6 +154,7 @@ class Session:
         if not self._running:
             return {"pids": [], "dead": [], "links_left": 0}
         self._running = False
+        self._primed = None
         return self.ask("teardown")
 
     def both(
@@ -153,9 +171,12 @@ class Session:
         ranks = self._answer("both", asked, limit_s)["ranks"]
         return ranks[0], ranks[1]
 
-    def one(self, rank: int, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def one(
+        self, rank: int, verb: str, arguments: dict[str, Any], *, limit_s: float = 120.0
+    ) -> dict[str, Any]:
         """Ask one rank alone past the owner's rules; -> its answer, facts or refusal."""
-        return self.ask("one", limit_s=120.0, rank=rank, verb_of_rank=verb, arguments=arguments)
+        asked = {"rank": rank, "verb_of_rank": verb, "arguments": arguments, "limit_s": limit_s}
+        return self._answer("one", asked, limit_s)
 
     def block(
         self, case: Case, launches: tuple[Launch, Launch] | None = None, **how: Any

@@ -36,13 +36,14 @@ class Settings:
         patient: bounds of healthy runs.
         ordinary: bounds that the product ships with.
         hasty: bounds of runs in which a wait has to run out.
+        solo: whether each rank holds both shards, on one device.
         failed_block_s: how long a rank may be in a block with a fault, generously.
     """
 
     shape: Shape
     late_shape: Shape
     more_shapes: tuple[Shape, ...]
-    devices: tuple[str, str]
+    devices: tuple[str, ...]
     seed: int
     batches: tuple[int, ...]
     depths: tuple[int, ...]
@@ -59,6 +60,7 @@ class Settings:
     ordinary: Waits
     hasty: Waits
     failed_block_s: int
+    solo: bool = False
 
     @property
     def failed_block_ns(self) -> int:
@@ -91,6 +93,7 @@ class Settings:
             "pattern_epochs": self.pattern_epochs,
             "rows": self.rows,
             "failed_block_s": self.failed_block_s,
+            "solo": self.solo,
         }
         bounds = (("", self.patient), ("ordinary_", self.ordinary), ("hasty_", self.hasty))
         for prefix, waits in bounds:
@@ -133,8 +136,8 @@ def _waits(first_ns: int, next_ns: int) -> Waits:
     return Waits(first_ns=first_ns, next_ns=next_ns, first_polls=_GPU_POLLS, next_polls=_GPU_POLLS)
 
 
-def physical(devices: tuple[str, str]) -> Settings:
-    """Numbers of a run on two GPUs, which are named by UUID."""
+def physical(devices: tuple[str, ...]) -> Settings:
+    """Numbers of a run on GPUs, which are named by UUID: two for a pair, one for solo."""
     return Settings(
         shape=Shape(vocab=129280, split=64640, tile=2048, rank_dim=256),
         late_shape=Shape(vocab=129280, split=64640, tile=1024, rank_dim=256),
@@ -161,4 +164,5 @@ def physical(devices: tuple[str, str]) -> Settings:
         ordinary=_waits(2_000_000_000, 20_000_000),
         hasty=_waits(2_000_000_000, 20_000_000),
         failed_block_s=15,
+        solo=len(devices) == 1,
     )

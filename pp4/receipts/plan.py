@@ -139,6 +139,8 @@ SOLO_PLAN: Final[Mapping[int, PlannedGate]] = {
     0: PlannedGate(
         "preflight",
         {
+            "idle": "pass",
+            "foreign-memory": "caught(NOT_IDLE)",
             "device": "pass",
             "wrong-device": "caught(DEVICE_MISMATCH)",
             "libraries": "pass",
@@ -158,16 +160,16 @@ SOLO_PLAN: Final[Mapping[int, PlannedGate]] = {
         "solo kernel",
         {
             "solo-equals-reference": "pass",
-            "many-rows": "pass",
             "vectorised-agrees": "pass",
+            "many-rows": "pass",
             "ties": "pass",
             "edges": "pass",
             "bad-logits": "pass",
             "infinite-logits": "pass",
             "empty-row": "pass",
             "ptx-order": "pass",
-            "tie-broken-upwards": "caught(OUTPUT_MISMATCH)",
             "swapped-bounds": "caught(OUTPUT_MISMATCH)",
+            "tie-broken-upwards": "caught(OUTPUT_MISMATCH)",
             "skipped-test": "caught(RELEASED_AFTER_ERROR)",
         },
     ),
@@ -192,9 +194,9 @@ SOLO_PLAN: Final[Mapping[int, PlannedGate]] = {
     7: PlannedGate(
         "settle",
         {
+            "libraries-unchanged": "pass",
             "leak": "caught(LEAK)",
             "settled": "pass",
-            "libraries-unchanged": "pass",
         },
     ),
 }

@@ -115,11 +115,11 @@ class Bench:
         return key, built, known
 
     def plant(self, shape: Shape, control: str) -> None:
-        """Build and load a mutant of the pair's kernel; the seal ends that as well."""
+        """Build and load a mutant of the kernel; the seal ends that as well."""
         home = self.directory / f"controls-{self.rank}-{os.getpid()}"
         home.mkdir(exist_ok=True)
         self._mutants[control] = self.device.plant(shape, control, home)
-        self.priming.add(specialisation(inputs.geometry_of(shape), 1, control))
+        self.priming.add(specialisation(inputs.geometry_of(shape), self.device.shards, control))
 
     def seal(self) -> None:
         """Nothing compiles from now on."""
@@ -174,10 +174,14 @@ class Bench:
             self._heads[key] = inputs.head(geometry, cached, shards, self.device.where)
         return self._heads[key]
 
+    def _key(self, control: str | None = None) -> str:
+        """The specialisation that blocks launch here."""
+        return specialisation(self.require_geometry(), self.device.shards, control)
+
     def _mutant(self, control: str | None) -> Any:
         if control is None:
             return None
-        self.priming.require(specialisation(self.require_geometry(), 1, control))
+        self.priming.require(self._key(control))
         return self._mutants[control]
 
     def sampled_block(self, case: Case, control: str | None = None) -> SampledBlock:
@@ -185,7 +189,7 @@ class Bench:
         key = (case.cached, case.batch, case.n_out, control or "")
         if key not in self._blocks:
             self._blocks[key] = SampledBlock(
-                self._head(case.cached, (self.rank,)),
+                self._head(case.cached, (0, 1) if self.device.shards == 2 else (self.rank,)),
                 self.link,
                 batch=case.batch,
                 n_out=case.n_out,
@@ -203,7 +207,7 @@ class Bench:
     def capture(self, name: str, case: Case, control: str | None) -> RecordedGraph:
         """Record a graph for a case's shape; a control may record one input by value."""
         mutant = None if control == FROZEN else control
-        key = specialisation(self.require_geometry(), 1, mutant)
+        key = self._key(mutant)
         self.priming.require(key)
         block = self.sampled_block(case, mutant)
         self.load(block, case)
@@ -221,14 +225,13 @@ class Bench:
 
     def run(self, case: Case, launch: Launch) -> Block:
         """Run one block and report what came out."""
-        geometry = self.require_geometry()
-        self.priming.require(specialisation(geometry, 1))
+        self.priming.require(self._key())
         if launch.graph is not None:
             graph = self.graph(launch.graph)
             self.load(graph.block, case)
             return self.replay(graph)
         block = self.sampled_block(case, launch.control)
-        self.priming.require(specialisation(geometry, 1, launch.control))
+        self.priming.require(self._key(launch.control))
         self.load(block, case)
         return self._timed(block, lambda: self._eagerly(block, launch.pause_before))
 

@@ -13,7 +13,7 @@ from torch._C._distributed_c10d import ProcessGroup, Store
 from pp4.drafter.heads import Original
 from pp4.drafter.selector import GreedyOutputs, OriginalSelector
 from pp4.errors import Code, Refusal, RefusedError, WrongError
-from pp4.kernels import loading, ptx, sampled_fused
+from pp4.kernels import loading, pattern, ptx, sampled_fused
 from pp4.kernels.block import SampledBlock
 from pp4.kernels.compile import Compiled as Built
 from pp4.kernels.controls import build
@@ -23,7 +23,7 @@ from pp4.kernels.symmetric import Rendezvous, SymmetricMemoryLink
 from pp4.wire.facts import Compiled, Shape
 from pp4.worker import group
 from pp4.worker.compiling import Homes
-from pp4.worker.device import Launches, PairLink, T
+from pp4.worker.device import Launches, PairLink, Seats, T
 from pp4.worker.inputs import geometry_of
 
 _CYCLES_PER_NS = 2
@@ -62,17 +62,18 @@ class Cuda:
     Args:
         rank: 0 or 1.
         homes: directories that both ranks may write.
-        gpus: UUIDs of both ranks' GPUs.
+        seats: the GPUs of a pair, or one for solo.
 
     Raises:
         RefusedError: ``NO_GPU_PAIR``, a GPU is not there.
     """
 
-    def __init__(self, rank: int, homes: Homes, gpus: tuple[str, str]) -> None:
-        self._rank, self._directory = rank, homes.pair
-        self.name = gpus[rank]
-        self.where = torch.device("cuda", number_of(gpus[rank]))
-        self._peer = torch.device("cuda", number_of(gpus[1 - rank]))
+    def __init__(self, rank: int, homes: Homes, seats: Seats) -> None:
+        self._rank, self._directory, self.shards = rank, homes.pair, seats.shards
+        mine, peer = (seats.gpus[one % len(seats.gpus)] for one in (rank, 1 - rank))
+        self.name = mine
+        self.where = torch.device("cuda", number_of(mine))
+        self._peer = torch.device("cuda", number_of(peer))
         torch.cuda.set_device(self.where)
         self.model = torch.cuda.get_device_name(self.where)
         # of one rank number, so that the digests of two ranks never come from one file
@@ -85,6 +86,8 @@ class Cuda:
     def prime(self, shape: Shape, shards: int, *, recorded: bool) -> tuple[Compiled, bool]:
         """Compile and load the product's kernel; the record is Triton's own cache on disk."""
         del recorded
+        if self._compilations is None:
+            pattern.prime(self.where)
         built = self._loaded(sampled_fused._kernel, shape, shards)
         return (
             Compiled(
@@ -102,7 +105,7 @@ class Cuda:
     def plant(self, shape: Shape, control: str, home: Path) -> Any:
         """Compile and load a mutant."""
         kernel = build(control, home)._kernel
-        self._loaded(kernel, shape, 1)
+        self._loaded(kernel, shape, self.shards)
         return kernel
 
     def seal(self) -> None:
@@ -129,6 +132,8 @@ class Cuda:
 
     def link(self, generation: int, *, rows: int, start: int, bounds: Bounds) -> PairLink:
         """Meet the peer and map each other's words; returns on both ranks or on neither."""
+        if self.shards == 2:
+            return SoloLink(rows, start=start, bounds=bounds, device=self.where)
         if self._met is None:
             path = self._directory / f"group-{generation}"
             self._met = group.join(self._rank, path, "cpu:gloo,cuda:nccl")
@@ -144,15 +149,19 @@ class Cuda:
         )
 
     def peer_access(self) -> bool:
-        """By the driver's word."""
-        return bool(torch.cuda.can_device_access_peer(self.where, self._peer))
+        """By the driver's word; there is no peer solo."""
+        return self.where != self._peer and bool(
+            torch.cuda.can_device_access_peer(self.where, self._peer)
+        )
 
     def solo_link(self, rows: int) -> SoloLink:
         """A link in this GPU's memory."""
         return SoloLink(rows, device=self.where)
 
     def gather(self, mine: torch.Tensor) -> torch.Tensor:
-        """Gather over NCCL."""
+        """Gather over NCCL; solo, where one rank has it all, nothing is gathered."""
+        if self.shards == 2:
+            return torch.stack([mine, mine])
         return group.gather(mine)
 
     # -- launches ---------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -19,8 +20,26 @@ Launches = list[dict[str, Any]]
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """Where two ranks run.
+
+    Attributes:
+        gpus: UUIDs; two for a pair, one for solo, none where kernels are interpreted.
+        solo: whether each rank holds both shards, on one device, and neither needs the other.
+    """
+
+    gpus: tuple[str, ...] = ()
+    solo: bool = False
+
+    @property
+    def shards(self) -> int:
+        """Shards of one launch."""
+        return 2 if self.solo else 1
+
+
 class PairLink(Link, Protocol):
-    """A link whose ranks are joined in two steps, with a host barrier between them."""
+    """A link that is made in two steps, with a host barrier between them."""
 
     def connect(self) -> None:
         """Reach the peer's words, which exist by now."""
@@ -36,11 +55,13 @@ class Device(Protocol):
         name: as the HOLD names it.
         model: what it is.
         where: torch's name of it.
+        shards: that one launch holds: 1 on a pair, 2 solo.
     """
 
     name: str
     model: str
     where: torch.device
+    shards: int
 
     def prime(self, shape: Shape, shards: int, *, recorded: bool) -> tuple[Compiled, bool]:
         """Compile and load; -> what came out, and whether an earlier record was believed."""

@@ -7,7 +7,7 @@ for equal seeds; whoever compares runs on two devices compares a digest of the i
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import torch
@@ -51,7 +51,8 @@ def _normal(
     return (drawn * scale).to(torch.bfloat16).view(torch.int16)
 
 
-@lru_cache(maxsize=2)
+# kept for the life of the process: captured graphs point into them
+@cache
 def weights(geometry: Geometry, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Markov weights ``[V, R]`` each; rows of the first repeat and every fourth is zero."""
     size = (min(_PERIOD, geometry.vocab), geometry.rank_dim)
@@ -63,7 +64,7 @@ def weights(geometry: Geometry, device: torch.device) -> tuple[torch.Tensor, tor
     return few[token % _PERIOD].contiguous(), w2
 
 
-@lru_cache(maxsize=2)
+@cache
 def bias_rows(geometry: Geometry, device: torch.device) -> torch.Tensor:
     """Bias of every distinct row of the first weights, by the tree; ``[min(512, V), V]``."""
     w1, w2 = weights(geometry, device)

@@ -19,7 +19,7 @@ from pp4.kernels.link import Bounds, SharedMemoryLink, SoloLink
 from pp4.wire.facts import Compiled, Shape
 from pp4.worker import group
 from pp4.worker.compiling import Compiler, Homes
-from pp4.worker.device import Launches, PairLink, T
+from pp4.worker.device import Launches, PairLink, Seats, T
 
 
 class Interpreted:
@@ -28,13 +28,15 @@ class Interpreted:
     Args:
         rank: 0 or 1.
         homes: directories that both ranks may write.
+        seats: a pair, or solo.
     """
 
     model = "Triton interpreter"
     where = torch.device("cpu")
 
-    def __init__(self, rank: int, homes: Homes) -> None:
-        self.name = f"interpreter-{rank}"
+    def __init__(self, rank: int, homes: Homes, seats: Seats) -> None:
+        self.name = "interpreter-0" if seats.solo else f"interpreter-{rank}"
+        self.shards = seats.shards
         self._rank, self._directory = rank, homes.pair
         self._compiler = Compiler(homes.compiled / f"rank-{rank}")
         self._generation = 0
@@ -59,6 +61,8 @@ class Interpreted:
     def link(self, generation: int, *, rows: int, start: int, bounds: Bounds) -> PairLink:
         """Make this rank's file."""
         self._generation = generation
+        if self.shards == 2:
+            return SoloLink(rows, start=start, bounds=bounds)
         own, peer = (
             self._directory / f"link-{generation}-rank-{rank}"
             for rank in (self._rank, 1 - self._rank)
@@ -86,7 +90,9 @@ class Interpreted:
         return selector
 
     def gather(self, mine: torch.Tensor) -> torch.Tensor:
-        """Gather over gloo."""
+        """Gather over gloo; solo, where one rank has it all, nothing is gathered."""
+        if self.shards == 2:
+            return torch.stack([mine, mine])
         if not self._joined:
             group.join(self._rank, self._directory / f"group-{self._generation}", "gloo")
             self._joined = True

@@ -7,6 +7,7 @@ import os
 import struct
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from io import BufferedReader
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -32,6 +33,7 @@ _SEGMENT: Final = struct.Struct("<IIQQQQQQ")
 _NOTE: Final = struct.Struct("<III")
 _PT_NOTE: Final = 4
 _BUILD_ID: Final = (b"GNU\0", 3)
+_READERS: Final = 8
 _LONGEST_NOTES: Final = 1 << 20
 """Bytes of notes that are looked through in one file; real ones are some hundred long."""
 
@@ -113,7 +115,11 @@ def fingerprints(
     """
     paths = mapped(maps, outside)
     smallest = min(paths, key=lambda path: _status(path).st_size, default=None)
-    contents = [_content(path, flip and path == smallest, fresh) for path in paths]
+    # hashing lets go of the interpreter's lock, and there are gigabytes of it
+    with ThreadPoolExecutor(_READERS) as readers:
+        contents = list(
+            readers.map(lambda path: _content(path, flip and path == smallest, fresh), paths)
+        )
     return tuple(
         Library(name=name, sha256=content.sha256, build_id=content.build_id)
         for name, content in zip(_names(paths), contents, strict=True)

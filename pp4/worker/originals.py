@@ -36,13 +36,20 @@ class Originals:
         self._captured: dict[tuple[int, int], tuple[OriginalSelector, Original]] = {}
         self._off: dict[tuple[int, int], GreedyOutputs] = {}
 
+    def _columns(self) -> tuple[int, int]:
+        """First and past-the-last column of this rank."""
+        geometry = self._bench.require_geometry()
+        if self._bench.device.shards == 2:
+            return 0, geometry.vocab
+        return geometry.bounds[self._bench.rank]
+
     def captured(self, case: Case) -> tuple[OriginalSelector, Original]:
         """The buffers of a case's shape and their graph, the same ones every time."""
         shape = (case.batch, case.n_out)
         if shape not in self._captured:
             geometry, device = self._bench.require_geometry(), self._bench.device
             w1, w2 = inputs.weights(geometry, device.where)
-            first, last = geometry.bounds[self._bench.rank]
+            first, last = self._columns()
             selector = OriginalSelector(
                 w1.view(torch.bfloat16),
                 w2[first:last].view(torch.bfloat16),
@@ -88,7 +95,7 @@ class Originals:
     def load(self, selector: OriginalSelector, case: Case) -> None:
         """Rewrite a selector's inputs for a case and poison its tokens."""
         geometry, where = self._bench.require_geometry(), self._bench.device.where
-        first, last = geometry.bounds[self._bench.rank]
+        first, last = self._columns()
         base = inputs.logits(geometry, case, where)[..., first:last]
         selector.base.copy_(base.view(torch.bfloat16))
         anchors = [request.anchor for request in inputs.requests(geometry, case)]

@@ -1,8 +1,8 @@
 """The owner of a pair of ranks: starts, primes, launches, releases or discards, tears down.
 
-``python -m pp4.worker.owner DIRECTORY COMPILED [UUID UUID]`` speaks frames on its standard streams.
-A reply leaves only by the rule of :mod:`pp4.worker.release`; after a reply was kept for an error
-the owner is failed, and stays failed until the pair is torn down.
+``python -m pp4.worker.owner DIRECTORY COMPILED [--solo] [UUID...]`` speaks frames on its standard
+streams.  A reply leaves only by the rule of :mod:`pp4.worker.release`; after a reply was kept for
+an error the owner is failed, and stays failed until the pair is torn down.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pp4.wire import Decoder, Reply, Request, asks, encode_reply
 from pp4.wire.facts import Block, Case, Exchange, Grid, Primed, Selected, read, refusal_of
 from pp4.wire.frames import Model
 from pp4.worker.compiling import Homes
+from pp4.worker.device import Seats
 from pp4.worker.gpus import read_gpus
 from pp4.worker.launching import began, launch
-from pp4.worker.rank import Gpus
 from pp4.worker.ranks import Pair
 from pp4.worker.release import Release, Rule, both_ranks
 
@@ -33,6 +33,8 @@ _STRIDE = 648_056
 """Has no divisor in common with the range, and lies near its golden section: the starts of
 successive generations are all different and far apart."""
 _PRIME_S = 240.0
+_PAIR = Seats()
+_SOLO = "--solo"
 _ASK_S = 60.0
 _EXPECT_S = 120.0
 Facts = dict[str, Any]
@@ -50,7 +52,7 @@ class Owner:
 
     Args:
         homes: directories that the ranks may write.
-        gpus: UUIDs of both ranks' GPUs, None where kernels are interpreted.
+        seats: where both ranks run.
         rule: decides what leaves.
         lifeline: descriptor of the requests; no wait outlasts whoever writes there.
     """
@@ -58,11 +60,11 @@ class Owner:
     def __init__(
         self,
         homes: Homes,
-        gpus: Gpus = None,
+        seats: Seats = _PAIR,
         rule: Rule = both_ranks,
         lifeline: int | None = None,
     ) -> None:
-        self._homes, self._gpus, self._rule, self._lifeline = homes, gpus, rule, lifeline
+        self._homes, self._seats, self._rule, self._lifeline = homes, seats, rule, lifeline
         self._pair: Pair | None = None
         self._sealed = False
         self._priming = False
@@ -80,6 +82,7 @@ class Owner:
             "expect": _with(asks.Expect, self._expect),
             "select": _with(asks.Select, self._select),
             "settle": _with(asks.Plain, self._settle),
+            "healthy": _with(asks.Plain, self._healthy),
             "teardown": _with(asks.Plain, self._teardown),
         }
 
@@ -115,7 +118,7 @@ class Owner:
     def _start(self, _: asks.Plain) -> Facts:
         if self._pair is not None:
             raise RefusedError(Refusal(Code.STICKY, "owner", "no running pair", "one"))
-        self._pair = Pair(self._homes, self._gpus, self._lifeline)
+        self._pair = Pair(self._homes, self._seats, self._lifeline)
         self._sealed, self._failed, self._epochs = False, None, []
         return self._relay("identity")
 
@@ -142,6 +145,14 @@ class Owner:
             "ranks": [] if self._pair is None else [end.pid for end in self._pair.ends],
             "links": [path.name for path in self._links()],
         }
+
+    def _healthy(self, _: asks.Plain) -> Facts:
+        """Whether there is a pair that may launch."""
+        try:
+            self._require_ready()
+        except RefusedError as error:
+            return {"healthy": False, "why": error.refusal.found}
+        return {"healthy": all(end.alive for end in self.pair.ends), "why": ""}
 
     def close(self) -> None:
         """Leave no rank and no workspace behind."""
@@ -381,17 +392,16 @@ def serve(owner: Owner) -> None:
         owner.close()
 
 
-def places(arguments: Sequence[str]) -> tuple[Homes, Gpus]:
-    """Read the command line of an owner: two directories and, for GPUs, two UUIDs."""
-    pair, compiled, *gpus = arguments
-    if not gpus:
-        return Homes(Path(pair), Path(compiled)), None
-    first, second = gpus
-    # once here, and not in every rank that is forked
-    from pp4.worker import cuda
+def places(arguments: Sequence[str]) -> tuple[Homes, Seats]:
+    """Read the command line of an owner: two directories, ``--solo`` or not, UUIDs of GPUs."""
+    pair, compiled, *rest = arguments
+    gpus = tuple(one for one in rest if one != _SOLO)
+    if gpus:
+        # once here, and not in every rank that is forked
+        from pp4.worker import cuda
 
-    del cuda
-    return Homes(Path(pair), Path(compiled)), (first, second)
+        del cuda
+    return Homes(Path(pair), Path(compiled)), Seats(gpus, solo=_SOLO in rest)
 
 
 if __name__ == "__main__":

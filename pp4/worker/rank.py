@@ -20,15 +20,12 @@ from pp4.wire.frames import Model
 from pp4.worker import libraries
 from pp4.worker.bench import Bench
 from pp4.worker.compiling import Homes, compile_apart
-from pp4.worker.device import Device
+from pp4.worker.device import Device, Seats
 from pp4.worker.lifetime import end_with
 from pp4.worker.originals import Originals
 from pp4.worker.streaming import Streaming
 
 _READ = 1 << 16
-
-Gpus = tuple[str, str] | None
-"""UUIDs of both ranks' GPUs, None where kernels are interpreted."""
 
 
 class _Stream:
@@ -64,17 +61,18 @@ class RankProcess:
     Args:
         rank: 0 or 1.
         homes: directories that both ranks may write.
-        gpus: UUIDs of both ranks' GPUs, None where kernels are interpreted.
+        seats: where both ranks run.
         source: descriptor of requests.
         sink: descriptor of events and replies.
     """
 
-    def __init__(self, rank: int, homes: Homes, gpus: Gpus, source: int, sink: int) -> None:
-        self._rank, self._homes, self._gpus = rank, homes, gpus
+    def __init__(self, rank: int, homes: Homes, seats: Seats, source: int, sink: int) -> None:
+        self._rank, self._homes, self._seats = rank, homes, seats
         self._frames = _Stream(source, sink)
         self._sequence = 0
         self._made: Bench | None = None
         self._originals: Originals | None = None
+        self._streaming: Streaming | None = None
         self._verbs: dict[str, Callable[[dict[str, Any]], Model | dict[str, Any]]] = {
             "identity": lambda _: self._bench.identity(),
             "prime": self._prime,
@@ -166,7 +164,9 @@ class RankProcess:
 
     def _stream(self, given: dict[str, Any]) -> Model:
         asked = read(Stream, given)
-        return Streaming(self._bench, self._selectors if asked.off else None).run(asked)
+        if self._streaming is None:
+            self._streaming = Streaming(self._bench, self._selectors)
+        return self._streaming.run(asked)
 
     def _link(self, given: dict[str, Any]) -> dict[str, Any]:
         waits = read(Waits, given["waits"])
@@ -192,7 +192,7 @@ class RankProcess:
     def _bench(self) -> Bench:
         """The bench, made at its first use: that a device is not there is an answer, no death."""
         if self._made is None:
-            device = device_of(self._rank, self._homes, self._gpus)
+            device = device_of(self._rank, self._homes, self._seats)
             self._made = Bench(self._rank, device, self._homes.pair, self._pause)
         return self._made
 
@@ -225,30 +225,30 @@ class RankProcess:
         )
 
 
-def device_of(rank: int, homes: Homes, gpus: Gpus) -> Device:
+def device_of(rank: int, homes: Homes, seats: Seats) -> Device:
     """The device of a rank.
 
     Raises:
         RefusedError: it is not there.
     """
-    if gpus is None:
+    if not seats.gpus:
         from pp4.worker.interpreted import Interpreted
 
-        return Interpreted(rank, homes)
+        return Interpreted(rank, homes, seats)
     from pp4.worker.cuda import Cuda
 
-    return Cuda(rank, homes, gpus)
+    return Cuda(rank, homes, seats)
 
 
 def become_rank(
-    rank: int, homes: Homes, gpus: Gpus, source: int, sink: int, owner: int
+    rank: int, homes: Homes, seats: Seats, source: int, sink: int, owner: int
 ) -> NoReturn:
     """Turn this forked process into a rank; it ends with its owner."""
     end_with(owner)
     torch.set_num_threads(1)
     status = 1
     try:
-        RankProcess(rank, homes, gpus, source, sink).serve()
+        RankProcess(rank, homes, seats, source, sink).serve()
         status = 0
     except BaseException as error:
         sys.stderr.write(f"rank {rank}: {type(error).__name__}: {error}\n")

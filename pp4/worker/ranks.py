@@ -17,7 +17,8 @@ from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, TimedOutError, WrongError
 from pp4.wire import Decoder, Event, Reply, Request, encode
 from pp4.worker.compiling import Homes
-from pp4.worker.rank import Gpus, become_rank
+from pp4.worker.device import Seats
+from pp4.worker.rank import become_rank
 
 _READ = 1 << 16
 _BURIAL_S = 10.0
@@ -144,7 +145,7 @@ class RankEnd:
             return True
 
 
-def fork_pair(homes: Homes, gpus: Gpus) -> tuple[RankEnd, RankEnd]:
+def fork_pair(homes: Homes, seats: Seats) -> tuple[RankEnd, RankEnd]:
     """Fork both ranks; each child keeps only its own two pipe ends.
 
     Raises:
@@ -161,7 +162,7 @@ def fork_pair(homes: Homes, gpus: Gpus) -> tuple[RankEnd, RankEnd]:
         for rank, (down, up) in enumerate(zip(pipes[::2], pipes[1::2], strict=True)):
             pid = os.fork()
             if pid == 0:
-                _be_child(rank, homes, gpus, down[0], up[1], every, owner)
+                _be_child(rank, homes, seats, down[0], up[1], every, owner)
             ends.append(RankEnd(rank, pid, up[0], down[1]))
             ours |= {up[0], down[1]}
     except OSError:
@@ -177,14 +178,14 @@ def fork_pair(homes: Homes, gpus: Gpus) -> tuple[RankEnd, RankEnd]:
 
 
 def _be_child(
-    rank: int, homes: Homes, gpus: Gpus, source: int, sink: int, every: set[int], owner: int
+    rank: int, homes: Homes, seats: Seats, source: int, sink: int, every: set[int], owner: int
 ) -> NoReturn:
     """What the child does after its fork; nothing of the owner's own clearing up is its to run."""
     try:
         for descriptor in every - {source, sink}:
             os.close(descriptor)
         _detach()
-        become_rank(rank, homes, gpus, source, sink, owner)
+        become_rank(rank, homes, seats, source, sink, owner)
     except BaseException as error:
         sys.stderr.write(f"rank {rank}: {type(error).__name__}: {error}\n")
         sys.stderr.flush()
@@ -205,12 +206,12 @@ class Pair:
 
     Args:
         homes: directories that both ranks may write.
-        gpus: UUIDs of both ranks' GPUs, None where kernels are interpreted.
+        seats: where both ranks run.
         lifeline: a pipe whose other end belongs to whoever asked; waiting ends when it breaks.
     """
 
-    def __init__(self, homes: Homes, gpus: Gpus = None, lifeline: int | None = None) -> None:
-        self.ends = fork_pair(homes, gpus)
+    def __init__(self, homes: Homes, seats: Seats, lifeline: int | None = None) -> None:
+        self.ends = fork_pair(homes, seats)
         self._lifeline = lifeline
         self.broken: Code | None = None
 

@@ -13,6 +13,7 @@ from pp4.qualify.gates import (
     gate4_mixed,
     gate5_timeout,
     gate7_settle,
+    solo,
 )
 
 
@@ -40,3 +41,13 @@ KERNELS: tuple[Gate, ...] = tuple(
     replace(gate, arms=tuple(arm for arm in gate.arms if not arm.hardware)) for gate in PHYSICAL
 )
 """The same without what only a GPU can be asked."""
+
+SOLO: tuple[Gate, ...] = (
+    Gate(0, "preflight", solo.ARMS[0]),
+    Gate(1, "prime", solo.ARMS[1]),
+    Gate(2, "solo kernel", solo.ARMS[2]),
+    Gate(3, "changed-input graphs", solo.ARMS[3]),
+    Gate(4, "mixed T0", solo.ARMS[4]),
+    Gate(7, "settle", solo.ARMS[7]),
+)
+"""One GPU, both shards in one launch."""

@@ -51,7 +51,7 @@ def _held_back(context: Context) -> Finding:
     return Finding(
         code,
         {
-            "specialisation": ones[0].key,
+            "specialisations": (ones[0].key, context.record.solo[0].key),
             "target": ones[0].target,
             "delayed_rank": _DELAYED,
             "launch_meanwhile": facts["meanwhile"],

@@ -10,7 +10,7 @@ from pp4.qualify.arms import Finding, must_catch, must_pass
 from pp4.qualify.context import Context
 from pp4.qualify.gates import streams
 from pp4.qualify.session import Session, facts_of
-from pp4.wire.facts import Case, Exchange, Launch
+from pp4.wire.facts import Block, Case, Exchange, Launch, read, word_of
 
 GATE = 3
 _BATCH = 2
@@ -60,8 +60,9 @@ def _replays(context: Context) -> Finding:
             done += 1
         blocks = settings.streamed_replays
         asked = streams.asked(context, _BATCH, depth, "mixed", blocks, 4000 + 1000 * depth)
-        found = streams.streamed(session, asked.model_copy(update={"off": True}))
-        wrong = judge.streamed(found, asked)
+        asked = asked.model_copy(update={"off": True})
+        found = streams.streamed(session, asked, solo=settings.solo)
+        wrong = judge.streamed(found, asked, solo=settings.solo)
         if wrong:
             return Finding(wrong, {"depth": depth, **streams.facts(found)}, done)
         done += blocks
@@ -104,6 +105,26 @@ def _control(control: str) -> Callable[[Context], Finding]:
     return run
 
 
+def _reused_epoch(context: Context) -> Finding:
+    """What a graph with a stale epoch meets at its second replay, when all words have landed.
+
+    The first replay exchanges once and does not count it; its stamp shows that, and the owner keeps
+    the reply.  So the second one goes past the owner, on both ranks.
+    """
+    control = "reused_epoch"
+    session = context.fresh(controls=(control,))
+    case = context.case(1, 1, 450)
+    name = _capture(session, case, control)
+    first = _replay(session, name, case)
+    if first.released:
+        return Finding(None, {"control": control, "first": "released"})
+    again = {"case": case.model_dump(), "launch": Launch(graph=name).model_dump()}
+    blocks = [read(Block, facts_of(rank)) for rank in session.both("run", again)]
+    words = {word_of(block) for block in blocks}
+    code = words.pop() if len(words) == 1 else Code.WRONG_ERROR_WORD
+    return Finding(code, {"control": control, "first": first.why}, repetitions=2)
+
+
 ARMS = (
     must_pass(
         GATE,
@@ -125,7 +146,7 @@ ARMS = (
         "reused-epoch",
         Code.PROTOCOL,
         "a graph whose epoch does not move on",
-        _control("reused_epoch"),
+        _reused_epoch,
     ),
     must_catch(
         GATE,

@@ -19,6 +19,8 @@ def _look(context: Context) -> dict[str, tuple[str, ...]]:
         "ranks_of_owner": tuple(str(pid) for pid in context.session.ask("settle")["ranks"]),
         "ranks_alive": tuple(one.label for one in hold.running() if "-rank-" in one.label),
     }
+    if not hold.gpus and context.settings.solo:
+        return ranks
     if not hold.gpus:
         return {
             **ranks,

@@ -25,9 +25,17 @@ def _mapped(pid: int) -> Iterator[list[str]]:
             yield fields
 
 
-def shared_objects(pid: int) -> str:
-    """Digest of which shared objects a process maps, by identity; empty where it maps none."""
-    found = {" ".join(fields[3:]) for fields in _mapped(pid) if ".so" in fields[_PATH]}
+def shared_objects(pid: int, outside: Path) -> str:
+    """Digest of which shared objects a process maps, by identity; empty where it maps none.
+
+    outside: a directory whose files are left out: what a compiler built for each rank.
+    """
+    start = f"{outside.resolve()}/"
+    found = {
+        " ".join(fields[3:])
+        for fields in _mapped(pid)
+        if ".so" in fields[_PATH] and not fields[_PATH].startswith(start)
+    }
     return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest() if found else ""
 
 

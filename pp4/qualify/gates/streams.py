@@ -40,11 +40,15 @@ def asked(
     )
 
 
-def streamed(session: Session, stream: Stream) -> tuple[Streamed, ...]:
+def streamed(session: Session, stream: Stream, *, solo: bool = False) -> tuple[Streamed, ...]:
     """Run a stream on both ranks, past the owner, whose count of epochs is right no more then.
 
-    Streams may follow each other on a pair; nothing else may follow them.
+    Streams may follow each other on a pair; nothing else may follow them.  Solo, one rank is
+    enough: two would share the device.
     """
+    if solo:
+        alone = session.one(0, "stream", stream.model_dump(), limit_s=_STREAM_S)
+        return (read(Streamed, facts_of(alone)),)
     ranks = session.both("stream", stream.model_dump(), limit_s=_STREAM_S)
     return tuple(read(Streamed, facts_of(rank)) for rank in ranks)
 
@@ -69,10 +73,10 @@ def _many(context: Context) -> Finding:
         session = context.fresh(shape=shape)
         for batch, cached in kinds:
             stream = asked(context, batch, n_out, cached, blocks, 1_000_000 + total)
-            found = streamed(session, stream)
+            found = streamed(session, stream, solo=settings.solo)
             total += min(one.rows for one in found)
             waits = [a + b for a, b in zip(waits, found[0].waits, strict=True)]
-            wrong = judge.streamed(found, stream)
+            wrong = judge.streamed(found, stream, solo=settings.solo)
             if wrong:
                 where: dict[str, Fact] = {"vocab": shape.vocab, "batch": batch, "cached": cached}
                 return Finding(wrong, {**where, **facts(found)}, total)
