@@ -18,6 +18,28 @@ from pp4.errors import Code, Refusal, RefusedError
 #: The two switches of the sampled path; pp4 passes neither on to a process that it starts.
 SWITCHES = ("DSPARK_SAMPLED_TOP32", "VLLM_DSPARK_SAMPLED_TOP32")
 
+# the path of a source file would end up in the machine code and in its digest
+_COMPILED = {"TRITON_DISABLE_LINE_INFO": "1"}
+
+#: What a process gets whose ranks interpret their kernels; one thread each, since two ranks and a
+#: coordinator share what cores there are.
+INTERPRETED = {
+    **_COMPILED,
+    "TRITON_INTERPRET": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+#: What a process gets whose ranks run on GPUs.  NVLink multicast stays off: where it fails it
+#: takes every GPU of the host with it.
+ON_GPUS = {
+    **_COMPILED,
+    "TRITON_INTERPRET": "0",
+    "NCCL_NVLS_ENABLE": "0",
+    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
+    "NVSHMEM_DISABLE_NVLS": "1",
+}
+
 _SET_TMPDIR = "export TMPDIR=/absolute/path"
 _SET_STATE_DIR = "export PP4_STATE_DIR=/absolute/path"
 _TRUTH = {"": False, "0": False, "1": True}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from pp4.config import child_environment
+from pp4.config import ON_GPUS, child_environment
 from pp4.errors import Code, Refusal, RefusedError, TimedOutError
 from pp4.receipts.canonical import parse, shown
 from pp4.wire.facts import refusal_of
@@ -43,7 +43,7 @@ def ask_machine(
             timeout=limit_s,
             check=False,
             # this very package: no other copy may answer in its place
-            env=child_environment({"PYTHONPATH": str(_SOURCE)}),
+            env=child_environment({**ON_GPUS, "PYTHONPATH": str(_SOURCE)}),
         )
     except subprocess.TimeoutExpired as error:
         expected, found = f"an answer within {limit_s:g} s", "none; it was killed"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pp4.clock import Deadline
+from pp4.config import INTERPRETED, ON_GPUS
 from pp4.errors import Code, WrongError
 from pp4.hold.open import OpenHold
 from pp4.wire import Reply, Request
@@ -26,23 +27,6 @@ from pp4.wire.facts import (
 PRODUCT = "pp4.worker.owner"
 CARELESS = "pp4.worker.controls"
 _SLACK_S = 10.0
-# the path of a source file would end up in the machine code and in its digest
-_COMPILED = {"TRITON_DISABLE_LINE_INFO": "1"}
-# one thread each: two ranks and a coordinator share what cores there are
-_INTERPRETED = {
-    **_COMPILED,
-    "TRITON_INTERPRET": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
-# NVLink multicast is not used: where it fails it takes every GPU of the host with it
-_ON_GPUS = {
-    **_COMPILED,
-    "TRITON_INTERPRET": "0",
-    "NCCL_NVLS_ENABLE": "0",
-    "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
-    "NVSHMEM_DISABLE_NVLS": "1",
-}
 
 
 class Session:
@@ -75,7 +59,7 @@ class Session:
         self._channel = hold.start(
             module,
             [str(directory), str(compiled), *(["--solo"] if solo else []), *hold.gpus],
-            environment=_INTERPRETED if not hold.gpus else _ON_GPUS,
+            environment=ON_GPUS if hold.gpus else INTERPRETED,
             label=label,
         )
 

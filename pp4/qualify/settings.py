@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pp4.qualify.arms import Fact
-from pp4.wire.facts import Shape, Source, Waits
+from pp4.wire.facts import PRODUCTION, Shape, Source, Waits
 
 _PLAIN = (1 << 53) - 1
 """The largest integer that every reader of JSON keeps; larger ones are text."""
@@ -139,8 +139,8 @@ def _waits(first_ns: int, next_ns: int) -> Waits:
 def physical(devices: tuple[str, ...]) -> Settings:
     """Numbers of a run on GPUs, which are named by UUID: two for a pair, one for solo."""
     return Settings(
-        shape=Shape(vocab=129280, split=64640, tile=2048, rank_dim=256),
-        late_shape=Shape(vocab=129280, split=64640, tile=1024, rank_dim=256),
+        shape=PRODUCTION,
+        late_shape=PRODUCTION.model_copy(update={"tile": 1024}),
         more_shapes=(
             Shape(vocab=151936, split=75968, tile=2048, rank_dim=256),
             # odd throughout: nothing divides a shard, and the shards are not equal

@@ -66,6 +66,10 @@ class Shape(Model):
     warps: int = 4
 
 
+PRODUCTION = Shape(vocab=129280, split=64640, tile=2048, rank_dim=256)
+"""The shape that a physical run qualifies first and that a machine says its kernels of."""
+
+
 class Waits(Model):
     """Bounds of the waits of a link; see ``kernels/link.py``.
 
