@@ -39,10 +39,12 @@ PAGES: Final[dict[Code, Page]] = pages(
     ),
     (
         Code.EXCLUSION,
-        "The directory of locks and fences is not one that excludes anybody: a network file "
-        "system, a symbolic link, another owner, or writable by everyone.",
+        "The directory of locks and fences, or that of this user's journals, cannot be relied "
+        "on: a network or unknown file system, a symbolic link, another owner, or writable by "
+        "everyone.",
         _NOTHING,
-        "Give PP4_HOST_DIR a directory of this machine that belongs to its administrator.",
+        "Give PP4_HOST_DIR a directory of this machine that belongs to its administrator, and "
+        "PP4_STATE_DIR one of your own on a local file system.",
     ),
     (
         Code.DEADLINE,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import socket
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
@@ -213,9 +214,15 @@ def store(body: Mapping[str, object], source: Source, path: Path) -> Outcome:
     """Seal a receipt and write it where none is; -> how the run ended.
 
     Raises:
-        RefusedError: the body contradicts itself, or the file cannot be made.
+        RefusedError: the body contradicts itself, or the file cannot be made.  What the run found
+            is kept beside it then: it is no receipt, and the run need not be made again to see it.
     """
-    raw = build({**body, "source": source.as_dict()})
+    try:
+        raw = build({**body, "source": source.as_dict()})
+    except RefusedError as error:
+        kept = path.with_suffix(".rejected")
+        kept.write_text(json.dumps(body, indent=1, default=str))
+        raise RefusedError(replace(error.refusal, left=str(kept))) from error
     write_new(path, raw)
     tree = parse(raw, str(path))
     if not isinstance(tree, dict):
