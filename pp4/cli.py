@@ -82,7 +82,7 @@ def pair_qualify(
         typer.Option(min=0, max=60, help="Minutes of exchanges with random skew after the gates."),
     ] = 0,
     solo: Annotated[
-        Path | None, typer.Option(help="Solo receipt that the run has to match.", exists=True)
+        Path | None, typer.Option(help="Solo receipt that the run has to match.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -93,8 +93,11 @@ def pair_qualify(
     as_json: AsJson = False,
 ) -> int:
     """Run the gates on a pair of ranks and write a receipt."""
+    from pp4.receipts.canonical import read_file
+
     call = _call(context)
-    _require_one_way(dry_run, hold, soak)
+    _require_one_way(dry_run, hold, soak, solo)
+    evidence = [("identity_reference", read_file(solo))] if solo else []
     with call.console.progress() as progress:
         call.running = True
         if dry_run:
@@ -109,7 +112,7 @@ def pair_qualify(
                 out or call.settings.state_dir / KEPT,
                 progress,
                 call.settings,
-                evidence=[("identity_reference", solo.read_bytes())] if solo else [],
+                evidence=evidence,
                 soak_minutes=soak,
             )
         call.running = False
@@ -117,10 +120,10 @@ def pair_qualify(
     return int(outcome.exit)
 
 
-def _require_one_way(dry_run: bool, hold: str | None, soak: int) -> None:
+def _require_one_way(dry_run: bool, hold: str | None, soak: int, solo: Path | None) -> None:
     """Refuse a run that is neither a rehearsal nor one in a HOLD, or both."""
-    if dry_run == (hold is not None) or (dry_run and soak):
-        options = (("--dry-run", dry_run), ("--hold", hold), ("--soak", soak))
+    if dry_run == (hold is not None) or (dry_run and (soak or solo)):
+        options = (("--dry-run", dry_run), ("--hold", hold), ("--soak", soak), ("--solo", solo))
         given = [name for name, on in options if on]
         raise UsageError(
             Refusal(
@@ -255,14 +258,15 @@ def gate(
     as_json: AsJson = False,
 ) -> int:
     """Say whether a worker with the switch on may start here, on this receipt (ExecStartPre)."""
-    from pp4.qualify.machine import ask_machine
+    from pp4.qualify.host import facts_of_this_machine
     from pp4.qualify.standing import gate as judge
     from pp4.receipts.canonical import read_file
 
     # Both are read before the machine is asked, which takes a while.
     policy, raw = _standing_policy(max_age, same_boot), read_file(receipt)
-    answer = judge(raw, ask_machine(), policy, str(receipt))
-    _call(context).console.answer(answer)
+    call = _call(context)
+    answer = judge(raw, facts_of_this_machine(call.settings), policy, str(receipt))
+    call.console.answer(answer)
     return int(answer.exit)
 
 
@@ -281,12 +285,15 @@ def status(
 ) -> int:
     """Say what this machine is qualified for, and what ended each other qualification."""
     from pp4.qualify import standing
+    from pp4.qualify.host import facts_of_this_machine
     from pp4.qualify.machine import ask_or_refusal
 
     call = _call(context)
     policy = _standing_policy(max_age, same_boot)
     paths = [*standing.kept(call.settings.state_dir), *standing.receipts_in(places or [])]
-    facts, unknown = ask_or_refusal() if paths else (None, None)
+    facts, unknown = None, None
+    if paths:
+        facts, unknown = ask_or_refusal(lambda: facts_of_this_machine(call.settings))
     found = standing.status(paths, facts, policy, unknown)
     code = standing.exit_of(found)
     call.console.standings(found, standing.summary(found), code)

@@ -38,8 +38,17 @@ ON_GPUS = {
     "NCCL_NVLS_ENABLE": "0",
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
     "NVSHMEM_DISABLE_NVLS": "1",
+    # every workspace has memory of its own, which ends with its link
+    "TORCH_SYMMMEM_IMPLICIT_POOL": "0",
 }
 
+_MEDDLERS = (
+    "CUDA_LAUNCH_BLOCKING",
+    "TRITON_ALWAYS_COMPILE",
+    "TRITON_DEBUG",
+    "TRITON_KERNEL_DUMP",
+    "TRITON_KERNEL_OVERRIDE",
+)
 _SET_TMPDIR = "export TMPDIR=/absolute/path"
 _SET_STATE_DIR = "export PP4_STATE_DIR=/absolute/path"
 _TRUTH = {"": False, "0": False, "1": True}
@@ -102,20 +111,32 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     )
 
 
+def visible_gpus(environ: Mapping[str, str] | None = None) -> tuple[str, ...] | None:
+    """Entries of ``CUDA_VISIBLE_DEVICES``, None where it is not set.
+
+    Args:
+        environ: the environment to read; that of this process if none is given.
+    """
+    text = (os.environ if environ is None else environ).get("CUDA_VISIBLE_DEVICES")
+    return None if text is None else tuple(one.strip() for one in text.split(",") if one.strip())
+
+
 def child_environment(
     changes: Mapping[str, str], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Return the environment for a process that pp4 starts.
 
     Both switches of the sampled path are taken out first: a person's shell must not be able to
-    turn the path on inside a run that is meant to have it off.
+    turn the path on inside a run that is meant to have it off.  So are settings of a debugging
+    session that make other kernels of the same sources.
 
     Args:
         changes: what the process gets on top; the only way to set a switch.
         environ: the environment to start from; that of this process if none is given.
     """
     env = os.environ if environ is None else environ
-    return {name: text for name, text in env.items() if name not in SWITCHES} | dict(changes)
+    kept = {name: text for name, text in env.items() if name not in (*SWITCHES, *_MEDDLERS)}
+    return kept | dict(changes)
 
 
 def _switch(env: Mapping[str, str], name: str) -> bool:

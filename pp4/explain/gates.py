@@ -177,6 +177,13 @@ PAGES: Final[dict[Code, Page]] = pages(
         "Compare expected and found; the order of precedence is in docs/protocol.md.",
     ),
     (
+        Code.WAIT_NOT_BOUNDED,
+        "A wait of a kernel ended well before or after the budget that it was given.",
+        _STOPPED,
+        "Look at the GPU's clock and at what else used the GPU; a kernel that waits beyond its "
+        "budget must not serve.",
+    ),
+    (
         Code.RELEASED_ON_ONE_WORD,
         "A reply was released although only one of the two ranks had reported it clean.",
         "The planted reply, which nobody used.",

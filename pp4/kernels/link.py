@@ -149,6 +149,8 @@ class LinkState:
         """A control: count from another epoch, as after a reset on this side alone."""
         _fill(self._words, self.rows, start)
         self.epochs.fill_(start)
+        # read back, so that it is done when this returns
+        self.epochs.tolist()
 
     @property
     def own_address(self) -> int:

@@ -155,7 +155,10 @@ class SymmetricMemoryLink(LinkState):
         """Both ranks were joined when the constructor returned."""
 
     def close(self) -> None:
-        """Wait for this GPU, then let go of both mappings; the peer must have stopped launching."""
+        """Wait for this GPU, then let go of both mappings; the peer must have stopped launching.
+
+        When the memory is unmapped is torch's business: it may keep it for a later link.
+        """
         torch.cuda.synchronize(self._device)
         self._peer_address = 0
         self._handle = None

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pp4.qualify.context import Context
 
 Fact = str | int | bool | tuple[str | int | bool, ...]
+Facts = dict[str, Fact]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pp4.clock import Deadline
 from pp4.hold.open import OpenHold
+from pp4.qualify import judge
 from pp4.qualify.session import CARELESS, Session
 from pp4.qualify.settings import Settings
+from pp4.receipts.bindings import Subject, unlike
 from pp4.wire.facts import (
     Case,
     Compiled,
@@ -25,6 +28,8 @@ from pp4.wire.facts import (
 from pp4.wire.gpus import Gpu, GpuReport, find
 
 _FOREIGN_S = 60.0
+_AT_REST_S = 5.0
+_LOOK_S = 0.1
 
 
 @dataclass
@@ -38,6 +43,7 @@ class Record:
     definition: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     baseline: tuple[Gpu, ...] = ()
+    soak: dict[str, object] | None = None
 
 
 class Context:
@@ -105,6 +111,35 @@ class Context:
         """What a case must give: by the run's reference and, where asked, by the solo kernel."""
         more: tuple[Source, ...] = ("solo",) if solo and not self.settings.solo else ()
         return self.session.expect(case, self.settings.reference, *more)
+
+    def unlike(
+        self,
+        *,
+        libraries: Mapping[str, str] | None = None,
+        kernels: Mapping[str, str] | None = None,
+    ) -> tuple[str, ...]:
+        """In what this run differs from the receipts that it has to match."""
+        admission = self.hold.admission
+        here = Subject(admission.source_digest, libraries=libraries, kernels=kernels)
+        names = ("libraries", "kernels")
+        return tuple(
+            f"{name}: {found}"
+            for one in admission.receipts.values()
+            for name, found in unlike(one, here, names)
+        )
+
+    def at_rest(self) -> tuple[tuple[Gpu, ...], bool]:
+        """The GPUs once they are back at their baseline; -> (how they are, whether they are).
+
+        A driver takes memory back a moment after a process has ended.
+        """
+        deadline = Deadline.after(self.hold.clock, _AT_REST_S)
+        while True:
+            found = self.gpus()
+            above = any(judge.above(found, self.record.baseline))
+            if not above or deadline.expired():
+                return found, not above
+            time.sleep(_LOOK_S)
 
     def gpus(self) -> tuple[Gpu, ...]:
         """The HOLD's GPUs as the driver sees them now, rank 0's first."""

@@ -3,20 +3,73 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
+from pp4.config import Settings, visible_gpus
+from pp4.errors import Code, Refusal, RefusedError
+from pp4.hold.exclusion import open_exclusion
 from pp4.qualify.machine import ask_machine
 from pp4.wire.facts import read
-from pp4.wire.gpus import GpuReport
+from pp4.wire.gpus import GpuReport, first_pair
 
 _LIMIT_S = 60.0
 
 
 def look_at_gpus() -> GpuReport:
-    """What the driver says of every GPU, from a process that makes no context on any.
+    """What the driver says of the GPUs that this process may use, which makes no context on any.
 
     Raises:
-        RefusedError: there is no driver or no NVML; it refuses by name.
+        RefusedError: there is no driver or no NVML; or ``BAD_SETTING``, ``CUDA_VISIBLE_DEVICES``
+            hides GPUs in a way that pp4 cannot follow.
         TimedOutError: a driver that hangs.
     """
     argv = (sys.executable, "-P", "-m", "pp4.worker.gpus")
-    return read(GpuReport, dict(ask_machine(argv, limit_s=_LIMIT_S)))
+    return visible(read(GpuReport, dict(ask_machine(argv, limit_s=_LIMIT_S))), visible_gpus())
+
+
+def visible(report: GpuReport, names: tuple[str, ...] | None) -> GpuReport:
+    """The part of a report that a setting leaves visible.
+
+    Args:
+        report: all GPUs.
+        names: entries of ``CUDA_VISIBLE_DEVICES``, None where it is not set.
+
+    Raises:
+        RefusedError: ``BAD_SETTING``, numbers that leave some GPU out: CUDA may count otherwise
+            than the driver does.
+    """
+    everything = {str(gpu.index) for gpu in report.gpus}
+    if names is None or set(names) == everything:
+        return report
+    if any(not name.startswith("GPU-") for name in names):
+        raise RefusedError(
+            Refusal(
+                Code.BAD_SETTING,
+                "CUDA_VISIBLE_DEVICES",
+                "UUIDs of GPUs (nvidia-smi -L), or the numbers of all of them",
+                ",".join(names),
+                next="unset CUDA_VISIBLE_DEVICES",
+            )
+        )
+    gpus = tuple(gpu for gpu in report.gpus if any(gpu.uuid.startswith(one) for one in names))
+    left = {gpu.index for gpu in gpus}
+    p2p = tuple(way for way in report.p2p if {way.source, way.target} <= left)
+    return report.model_copy(update={"gpus": gpus, "p2p": p2p})
+
+
+def facts_of_this_machine(machine: Settings) -> Mapping[str, object]:
+    """What this machine would run; it runs a block on the first pair, under the pair's locks.
+
+    Args:
+        machine: settings of this machine.
+
+    Raises:
+        RefusedError: ``NO_GPU_PAIR``; ``HELD_BY``, the GPUs are in use; what the process refuses.
+        TimedOutError: ``STEP_TIMEOUT``.
+    """
+    pair = first_pair(look_at_gpus())
+    if pair is None:
+        # it says itself what is missing
+        return ask_machine()
+    with open_exclusion(machine.host_dir, machine.state_dir).locked(pair):
+        return ask_machine()

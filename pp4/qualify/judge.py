@@ -29,8 +29,6 @@ LEFT_BYTES = 64 << 20
 """What may still be in use beyond the baseline when everything of ours has ended."""
 _NEAR = 10
 """A wait that runs out ends within this part of its budget from it."""
-_STICKY_SHARE = 2
-"""A relaunch after a wait ran out may take at most this part of what the wait took."""
 
 
 def devices(identities: Sequence[Identity], expected: Sequence[str]) -> Code | None:
@@ -62,12 +60,13 @@ def mapped(ranks: Sequence[str]) -> Code | None:
 def idle(gpus: Sequence[Gpu]) -> Code | None:
     """No compute process, and no memory in use beyond what a driver takes for itself.
 
-    Processes of other containers may not be listed; what they hold in memory is.
+    What the driver does not tell counts as in use.  Processes of other containers may not be
+    listed; what they hold in memory is.
     """
     free = all(
         one.memory_used_bytes is not None
         and one.memory_used_bytes <= IDLE_BYTES
-        and not one.processes
+        and one.processes == ()
         and not one.mps_processes
         for one in gpus
     )
@@ -89,6 +88,25 @@ def pattern(ranks: Sequence[Pattern], epochs: int) -> Code | None:
     both = [one.rank for one in ranks] == [0, 1] and epochs > 0
     whole = all(one.epochs == epochs and not one.mismatches for one in ranks)
     return None if both and whole else Code.PATTERN_MISMATCH
+
+
+def flipped(ways: Sequence[Sequence[Pattern]], epochs: int) -> Code | None:
+    """Both ways went through all epochs, and each reader found the one message that was spoiled."""
+    for writer, both in enumerate(ways):
+        if [one.rank for one in both] != [0, 1] or any(one.epochs != epochs for one in both):
+            return Code.INCOMPLETE
+        if both[writer].mismatches or both[1 - writer].mismatches != 1:
+            return None
+    return Code.PATTERN_MISMATCH if len(ways) == 2 else None
+
+
+def one_byte(found: Sequence[Library], expected: Sequence[Library]) -> Code | None:
+    """The same libraries, of which exactly one has other bytes."""
+    if not expected or [one.name for one in found] != [one.name for one in expected]:
+        return Code.INCOMPLETE
+    pairs = zip(found, expected, strict=True)
+    other = sum(one.sha256 != known.sha256 for one, known in pairs)
+    return Code.LIBRARY_CHANGED if other == 1 else None
 
 
 def libraries(found: Sequence[Library], expected: Sequence[Library]) -> Code | None:
@@ -221,7 +239,7 @@ def neighbours(before: Block, after: Block, changed: int) -> Code | None:
 
 def bounded(blocks: Sequence[Block], limit_ns: int) -> Code | None:
     """Nobody was held longer than a block with a fault may take."""
-    return Code.STEP_TIMEOUT if any(one.elapsed_ns > limit_ns for one in blocks) else None
+    return Code.WAIT_NOT_BOUNDED if any(one.elapsed_ns > limit_ns for one in blocks) else None
 
 
 def longest(block: Block) -> int:
@@ -229,14 +247,38 @@ def longest(block: Block) -> int:
     return max((wait for row in block.waited for wait in row), default=0)
 
 
+def _at_fault(block: Block) -> int | None:
+    """How long the first position of row 0 that timed out has waited; None where none did."""
+    word = FAULTS.index(Code.PEER_TIMEOUT)
+    errors, waited = block.errors[0], block.waited[0]
+    return next((wait for error, wait in zip(errors, waited, strict=True) if error == word), None)
+
+
 def ran_out(exchange: Exchange, budget: int) -> Code | None:
-    """Some rank waited as long as it was allowed to, within a tenth, and no rank for longer.
+    """Some rank waited as long as it was allowed to where it gave up, within a tenth, none longer.
 
     A little of a budget is gone when the wait for the peer begins: the acknowledgement came first.
     """
-    waits = [longest(block) for block in exchange.blocks]
+    waits = [wait for wait in map(_at_fault, exchange.blocks) if wait is not None]
     inside = waits and abs(max(waits) - budget) <= budget // _NEAR
-    return None if inside else Code.STEP_TIMEOUT
+    return None if inside else Code.WAIT_NOT_BOUNDED
+
+
+def kept_to_itself(exchange: Exchange, flawed: int, budget: int) -> Code | None:
+    """What a fault that was not told looks like: its rank names it, the other waits for nothing."""
+    if [block.rank for block in exchange.blocks] != [0, 1]:
+        return Code.RANK_DIED
+    mine, other = exchange.blocks[flawed], exchange.blocks[1 - flawed]
+    words = (FAULTS[mine.own_error], FAULTS[other.own_error])
+    first = mine.errors[0][0] or other.errors[0][0]
+    if words != (Code.BAD_LOGITS, Code.PEER_TIMEOUT) or first or ran_out(exchange, budget):
+        return Code.INCOMPLETE
+    return Code.WRONG_ERROR_WORD
+
+
+def waited_longer(first: Block, second: Block) -> bool:
+    """Whether one rank waited longer than another in the first exchange of a block."""
+    return first.waited[0][0] > second.waited[0][0]
 
 
 def streamed(ranks: Sequence[Streamed], asked: Stream, *, solo: bool = False) -> Code | None:
@@ -295,16 +337,13 @@ def inside(exchange: Exchange, fault: Code) -> Code | None:
     return None if len(right) == 2 and all(right) else Code.WRONG_ERROR_WORD
 
 
-def stuck(
-    blocks: Sequence[Block], ranks: Sequence[int], fault: Code, first: Exchange, limit_ns: int
-) -> Code | None:
+def stuck(blocks: Sequence[Block], ranks: Sequence[int], fault: Code, limit_ns: int) -> Code | None:
     """Ranks that are launched again keep the error, and wait for nobody.
 
     Args:
         blocks: what each of them reported.
         ranks: which had to report.
         fault: what their words have to name still.
-        first: the block that failed.
         limit_ns: how long a rank may be in a block at most.
     """
     if [block.rank for block in blocks] != list(ranks):
@@ -313,12 +352,9 @@ def stuck(
         return Code.WRONG_ERROR_WORD
     if any(block.clean or not all(all(row) for row in block.errors) for block in blocks):
         return Code.STICKY
-    late = bounded(blocks, limit_ns)
-    if late or fault is not Code.PEER_TIMEOUT:
-        return late
-    # a rank that waited again would take as long as the one that ran out of time
-    waited = max(block.elapsed_ns for block in first.blocks)
-    return Code.STICKY if any(b.elapsed_ns * _STICKY_SHARE > waited for b in blocks) else None
+    if any(longest(block) for block in blocks):
+        return Code.STICKY
+    return bounded(blocks, limit_ns)
 
 
 def late_answer(exchange: Exchange, late: int, limit_ns: int) -> Code | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -57,15 +57,18 @@ def ask_machine(
 
 
 def ask_or_refusal(
-    argv: Sequence[str] | None = None,
+    ask: Callable[[], Mapping[str, object]],
 ) -> tuple[Mapping[str, object] | None, Refusal | None]:
     """Return the facts, or why there are none: a machine without GPUs has a standing as well.
+
+    Args:
+        ask: where the facts come from.
 
     Raises:
         TimedOutError: ``STEP_TIMEOUT``.
     """
     try:
-        return ask_machine(argv), None
+        return ask(), None
     except RefusedError as error:
         return None, error.refusal
 

@@ -109,8 +109,13 @@ def _attempt(arm: Arm, context: Context) -> tuple[Finding, bool]:
 
 
 def _run(arm: Arm, context: Context) -> ArmResult:
-    step, clock = arm.step, context.hold.clock
+    step, clock, deadline = arm.step, context.hold.clock, context.hold.deadline
     context.hold.journal.add(step.name, "begin")
+    if deadline is not None and deadline.expired():
+        # what was found before is still worth a receipt
+        text = f"not_run({Code.DEADLINE})"
+        context.hold.journal.add(step.name, "end", found=text)
+        return ArmResult(step, text, Finding(Code.DEADLINE), 0, round(arm.limit_s * 1e9))
     began = clock.boottime_ns()
     limit = round(arm.limit_s * 1e9)
     finding, cut_short = _attempt(arm, context)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pp4.clock import SystemClock
 from pp4.config import Settings as Machine
-from pp4.errors import Code, Refusal, RefusedError
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError
 from pp4.hold.exclusion import open_exclusion
 from pp4.hold.local import open_local
 from pp4.hold.open import OpenHold
-from pp4.qualify import receipt, soak
+from pp4.qualify import receipt
 from pp4.qualify.context import Context
 from pp4.qualify.gates import PHYSICAL, SOLO, Gate
 from pp4.qualify.host import look_at_gpus
@@ -20,6 +22,7 @@ from pp4.qualify.pair_qualify import pair_qualify
 from pp4.qualify.progress import Progress
 from pp4.qualify.receipt import Outcome
 from pp4.qualify.settings import physical
+from pp4.qualify.soak import with_soak
 from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
 from pp4.receipts.digests import Source, installed_source
 from pp4.receipts.private import opened
@@ -49,6 +52,9 @@ SOLO_LIMITS = (
 )
 
 
+_ADDRESS = r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\[[0-9a-fA-F:]+:[0-9a-fA-F:]*\]"
+_ERRORS = ("refusal", "left")
+"""Facts of an arm that ended in an error: texts of whoever raised it."""
 _AS_THEY_ARE = ("private", "journal")
 """Members in which nothing is replaced: lines of the journal hang together by their digests."""
 
@@ -60,6 +66,12 @@ def pair_of(report: GpuReport) -> tuple[str, str]:
         RefusedError: ``NO_GPU_PAIR``, with what is there.
     """
     pair = first_pair(report)
+    if pair is not None:
+        bare = [uuid for uuid in pair if find(report, uuid).pci_bus_id is None]
+        if bare:
+            raise RefusedError(
+                Refusal(Code.NO_GPU_PAIR, PAIR_COMMAND, "GPUs whose place is told", "no PCI id")
+            )
     if pair is None:
         there = ", ".join(f"{gpu.index}: {gpu.name}" for gpu in report.gpus) or "no GPU"
         ways = [f"{way.source} to {way.target}: write {way.write}" for way in report.p2p]
@@ -77,16 +89,37 @@ def pair_of(report: GpuReport) -> tuple[str, str]:
 
 
 def _admission(
-    command: Command, source: Source, evidence: Sequence[tuple[str, bytes]]
+    command: Command,
+    source: Source,
+    evidence: Sequence[tuple[str, bytes]],
+    report: GpuReport,
+    gpus: Sequence[str],
 ) -> Admission:
-    judged = admit(command, evidence, Subject(source_digest=source.digest))
+    """Judge the evidence against what is known before anything is held.
+
+    Libraries and kernels are held against it in gates 0 and 1, where they are first known.
+    """
+    subject = Subject(
+        source_digest=source.digest,
+        gpu_models=frozenset(find(report, uuid).name for uuid in gpus),
+        drivers=frozenset({report.driver_version or "not told"}),
+    )
+    judged = admit(command, evidence, subject)
     if isinstance(judged, Refused):
         raise RefusedError(judged.refusal)
     return judged
 
 
-def _gpu(rank: int, gpu: Gpu, driver: str, after: Gpu) -> dict[str, object]:
-    facts = {
+def _afterwards(context: Context, count: int) -> tuple[Gpu | None, ...]:
+    """The GPUs after the run; a GPU that has gone missing must not cost the receipt of it."""
+    try:
+        return context.gpus()
+    except Pp4Error:
+        return (None,) * count
+
+
+def _gpu(rank: int, gpu: Gpu, driver: str, after: Gpu | None) -> dict[str, object]:
+    facts: dict[str, object] = {
         "vbios": gpu.vbios,
         "persistence": gpu.persistence,
         "compute_mode": gpu.compute_mode,
@@ -94,13 +127,17 @@ def _gpu(rank: int, gpu: Gpu, driver: str, after: Gpu) -> dict[str, object]:
         "power_limit_mw": gpu.power_limit_mw,
         "sm_mhz_highest": gpu.max_clocks.sm,
         "memory_mhz_highest": gpu.max_clocks.memory,
-        "sm_mhz_after": after.clocks.sm,
-        "memory_mhz_after": after.clocks.memory,
-        "temperature_c_after": after.temperature_c,
-        "power_mw_after": after.power_mw,
-        "slowed_by_after": None if after.slowed_by is None else " ".join(after.slowed_by),
-        "ecc_uncorrected_after": after.ecc_uncorrected,
     }
+    if after is not None:
+        slowed = None if after.slowed_by is None else " ".join(after.slowed_by)
+        facts |= {
+            "sm_mhz_after": after.clocks.sm,
+            "memory_mhz_after": after.clocks.memory,
+            "temperature_c_after": after.temperature_c,
+            "power_mw_after": after.power_mw,
+            "slowed_by_after": slowed,
+            "ecc_uncorrected_after": after.ecc_uncorrected,
+        }
     return {
         "rank": rank,
         "name": gpu.name,
@@ -130,17 +167,51 @@ def _private(gpus: Sequence[Gpu]) -> dict[str, str]:
     return {**leaves, **{name: place for name, place in places.items() if place}}
 
 
-def without_names(tree: object, names: Mapping[str, str]) -> object:
-    """Put the names of private leaves in the place of what they hold, wherever it is said."""
+def _said(report: GpuReport, gpus: Sequence[Gpu]) -> dict[str, str]:
+    """What must not be said outside of ``private``, and what is said in its place."""
+    mine = _private(gpus)
+    words = {value: name for name, value in mine.items()}
+    for gpu in report.gpus:
+        rank = next((rank for rank, one in enumerate(gpus) if one.uuid == gpu.uuid), None)
+        name = "another GPU" if rank is None else f"gpu.{rank}"
+        words.setdefault(gpu.uuid, name)
+        if gpu.pci_bus_id:
+            words.setdefault(gpu.pci_bus_id, name)
+            # the driver's own messages have four digits of a domain, in small letters
+            words.setdefault(gpu.pci_bus_id[4:].lower(), name)
+    return words
+
+
+def without_names(tree: object, words: Mapping[str, str]) -> object:
+    """Put other words in the place of names of GPUs, wherever they are said."""
     if isinstance(tree, str):
-        for name, value in names.items():
-            tree = tree.replace(value, name)
+        for word in sorted(words, key=len, reverse=True):
+            tree = tree.replace(word, words[word])
         return tree
     if isinstance(tree, Mapping):
-        return {key: without_names(value, names) for key, value in tree.items()}
+        return {key: without_names(value, words) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [without_names(value, names) for value in tree]
+        return [without_names(value, words) for value in tree]
     return tree
+
+
+def _without_host(gates: object) -> object:
+    """Take this host's name and any address out of what errors said; the facts have neither."""
+    host = re.escape(socket.gethostname())
+    pattern = re.compile(
+        rf"\b{host}\b|\b\d{{1,3}}(?:\.\d{{1,3}}){{3}}\b|\[[0-9a-fA-F:]+:[0-9a-fA-F:]*\]"
+    )
+
+    def clean(tree: object, inside: bool) -> object:
+        if isinstance(tree, str):
+            return pattern.sub("a host", tree) if inside else tree
+        if isinstance(tree, Mapping):
+            return {key: clean(value, inside or key in _ERRORS) for key, value in tree.items()}
+        if isinstance(tree, list | tuple):
+            return [clean(value, inside) for value in tree]
+        return tree
+
+    return clean(gates, False)
 
 
 def _body(
@@ -149,12 +220,14 @@ def _body(
     """Members of a receipt of GPUs, names of machines replaced by those of private leaves."""
     gpus = [find(report, uuid) for uuid in hold.gpus]
     driver = report.driver_version or "not told"
-    names = _private(gpus)
+    names, words = _private(gpus), _said(report, gpus)
     shown = {
         "hardware_executed": True,
         "gpus": [
             _gpu(rank, gpu, driver, after)
-            for rank, (gpu, after) in enumerate(zip(gpus, context.gpus(), strict=True))
+            for rank, (gpu, after) in enumerate(
+                zip(gpus, _afterwards(context, len(gpus)), strict=True)
+            )
         ],
         "topology": _topology(report, gpus),
         "evidence": [
@@ -167,7 +240,8 @@ def _body(
     if not isinstance(private, dict):
         raise TypeError("private leaves are an object")
     return {
-        **{name: without_names(part, names) for name, part in shown.items()},
+        **{name: without_names(part, words) for name, part in shown.items()},
+        "gates": _without_host(without_names(members["gates"], words)),
         "journal": members["journal"],
         "private": {**private, **opened(names)},
     }
@@ -217,7 +291,7 @@ def _go(
     soak_minutes: int = 0,
 ) -> Outcome:
     source = installed_source()
-    admission = _admission(run.command, source, evidence)
+    admission = _admission(run.command, source, evidence, report, gpus)
     exclusion = open_exclusion(machine.host_dir, machine.state_dir)
     with receipt.room(out):
         with open_local(
@@ -229,16 +303,17 @@ def _go(
             state_dir=machine.state_dir,
         ) as hold:
             context = Context(hold, physical(gpus), machine.state_dir / "compiled")
-            results = pair_qualify(context, run.gates, progress)
+            gates = with_soak(run.gates, soak_minutes)
+            results = pair_qualify(context, gates, progress)
             receipt.require_answer(context, results, run.name)
             members = {
                 "kind": run.kind,
                 "scope": run.scope,
                 "limits": list(run.limits),
-                **receipt.members(hold, context, results, run.gates, "qualified", run.kernels),
+                **receipt.members(hold, context, results, gates, "qualified", run.kernels),
             }
-            if soak_minutes and members["verdict"] == "qualified":
-                members |= soak.soak(context, soak_minutes, progress)
+            if context.record.soak is not None:
+                members["soak"] = context.record.soak
             body = _body(hold, context, report, members)
         # the HOLD is closed and its processes are proven dead: only now is there a claim to make
         receipt.require_same_source(source, run.name)

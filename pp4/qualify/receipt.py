@@ -137,7 +137,8 @@ def _arm(result: ArmResult) -> dict[str, object]:
         "expected": result.step.expected,
         "found": result.found,
         "gating": result.step.gating,
-        "repetitions": result.finding.repetitions,
+        # whatever failed at its first try was tried once
+        "repetitions": max(1, result.finding.repetitions),
         "elapsed_ns": str(result.elapsed_ns),
         "limit_ns": str(result.limit_ns),
         "facts": {

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pp4.clock import Deadline
 from pp4.config import INTERPRETED, ON_GPUS
 from pp4.errors import Code, WrongError
 from pp4.hold.open import OpenHold
@@ -74,7 +73,7 @@ class Session:
 
     def _answer(self, verb: str, arguments: dict[str, Any], limit_s: float) -> dict[str, Any]:
         self._sequence += 1
-        deadline = Deadline.after(self._hold.clock, limit_s + _SLACK_S)
+        deadline = self._hold.within(limit_s + _SLACK_S)
         request = Request(sequence=self._sequence, verb=verb, arguments=arguments)
         self._channel.send(request, deadline)
         while True:

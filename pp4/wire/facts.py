@@ -123,11 +123,13 @@ class Launch(Model):
         graph: replay the graph of this name; launch eagerly where it is None.
         control: run this mutant in place of the product's kernel.
         pause_before: say ``paused`` before this position and wait to be resumed.
+        delay_ns: hold the launch back for about this long, on the device.
     """
 
     graph: str | None = None
     control: str | None = None
     pause_before: int | None = None
+    delay_ns: Annotated[int, Field(ge=0)] = 0
 
 
 class Identity(Model):
@@ -284,6 +286,7 @@ class Stream(Model):
         blocks: how many.
         skew_ns: each rank is held back by a random time below this before each block.
         off: whether the original selector's graph is replayed between blocks.
+        control: run this mutant in place of the product's kernel.
     """
 
     batch: int
@@ -293,6 +296,7 @@ class Stream(Model):
     blocks: Annotated[int, Field(ge=1)]
     skew_ns: Annotated[int, Field(ge=0)] = 0
     off: bool = False
+    control: str | None = None
 
 
 class Streamed(Model):

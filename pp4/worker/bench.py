@@ -229,28 +229,34 @@ class Bench:
         if launch.graph is not None:
             graph = self.graph(launch.graph)
             self.load(graph.block, case)
-            return self.replay(graph)
+            return self.replay(graph, launch.delay_ns)
         block = self.sampled_block(case, launch.control)
         self.priming.require(self._key(launch.control))
         self.load(block, case)
-        return self._timed(block, lambda: self._eagerly(block, launch.pause_before))
+        return self._timed(
+            block, lambda: self._eagerly(block, launch.pause_before), launch.delay_ns
+        )
 
-    def replay(self, graph: RecordedGraph) -> Block:
+    def replay(self, graph: RecordedGraph, delay_ns: int = 0) -> Block:
         """Replay a graph whose inputs are loaded, and report what came out."""
         self.priming.require(graph.key)
-        return self._timed(graph.block, graph.replay)
+        return self._timed(graph.block, graph.replay, delay_ns)
 
     def _eagerly(self, block: SampledBlock, pause_before: int | None) -> None:
         for index in range(block.n_out):
             if index == pause_before:
+                # what was launched before has reached the peer when somebody stops this rank here
+                self.device.settle()
                 self.pause("paused")
             block.launch(index)
 
-    def _timed(self, block: SampledBlock, go: Callable[[], None]) -> Block:
+    def _timed(self, block: SampledBlock, go: Callable[[], None], delay_ns: int) -> Block:
         """Say that a launch begins, before anything of it can reach the peer."""
         self.device.settle()
         self.pause("launching")
         began = time.monotonic_ns()
+        if delay_ns:
+            self.device.delay(delay_ns)
         go()
         self.device.settle()
         return self._report(block, began, time.monotonic_ns() - began)

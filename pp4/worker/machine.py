@@ -68,7 +68,10 @@ def look(report: GpuReport, seats: Seats, homes: Homes) -> Machine:
         waits = Waits(first_polls=1 << 30, next_polls=1 << 30).model_dump()
         asker.ask("link", nonce="machine", fence=0, rows=1, waits=[waits, waits])
         case = Case(batch=1, n_out=1, seed=1, modes=(1,))
-        asker.ask("block", case=case.model_dump(), launches=[{}, {}])
+        ran = asker.ask("block", case=case.model_dump(), launches=[{}, {}])
+        if not ran["released"]:
+            found = f"a block that was kept for {ran['why']}"
+            raise WrongError(Refusal(Code(ran["why"]), "machine", "a healthy block", found))
         libraries = asker.libraries()
         asker.ask("teardown")
     finally:

@@ -99,7 +99,7 @@ class Streaming:
         """Replay a graph with new inputs as often as asked; stops at the first error word."""
         began, tally = time.monotonic_ns(), _Tally()
         delays = random.Random(f"{asked.seed} {self._bench.rank}")
-        graph = self._bench.capture("stream", _case(asked, 0), None)
+        graph = self._bench.capture("stream", _case(asked, 0), asked.control)
         expected = self._reference(asked.batch, asked.n_out)
         while tally.blocks < asked.blocks and self._bench.link.words().clean:
             if asked.skew_ns:

@@ -188,7 +188,7 @@ def test_the_careless_owner_of_a_control_is_the_same_program_otherwise(tmp_path)
 
     careless = Asker(tmp_path, "pp4.worker.controls")
     try:
-        careless.fresh(HASTY)
+        careless.fresh(HASTY, controls=["ignores_sticky"])
         late = careless.block(
             case(n_out=1), launches=[{}, {"control": "ignores_sticky"}], second="answered"
         )

@@ -40,6 +40,23 @@ def agree(pair, case):
     assert differences(solo(case)[1], first) == []
 
 
+def settled(pair, case, results):
+    """Outputs of each rank, and its words as they are once both have ended.
+
+    A rank that found a fault waits for nobody: it may be through before its peer has said anything.
+    """
+    words = [after for _, after in pair.both("launch", case.n_out, case.n_out)]
+    return [(outputs, after) for (outputs, _), after in zip(results, words, strict=True)]
+
+
+def run_to_the_end(pair, case, bounds=(PATIENT, PATIENT)):
+    """Run every position of a case on both ranks; -> as :func:`settled`."""
+    pair.prepare(case, bounds)
+    results = settled(pair, case, pair.both("launch", 0, case.n_out))
+    pair.both("close")
+    return results
+
+
 @pytest.mark.parametrize("depth", [1, 4, 5])
 def test_chained_positions(pair, depth):
     # slots are reused from the third position on
@@ -162,7 +179,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_both_ranks_name_the_same_fault_and_keep_it(pair, name):
     case, fault = FAULTS[name]
-    for outputs, words in pair.run(case):
+    for outputs, words in run_to_the_end(pair, case):
         assert outputs.error.tolist() == [[fault, fault]]
         assert outputs.token.tolist() == [[-1, -1]]
         assert outputs.stamp.tolist() == [[0, 0]]
@@ -179,17 +196,63 @@ def test_one_shard_without_a_finite_value_is_legal(pair):
 @pytest.mark.parametrize("bounds", [(EXHAUSTED, EXHAUSTED), (EXHAUSTED, PATIENT)])
 def test_an_exhausted_epoch_reaches_both_ranks(pair, bounds):
     case = random_case(49, batch=1, n_out=3)
-    for outputs, words in pair.run(case, bounds):
+    pair.prepare(case, bounds)
+    # apart from the rest: a rank that is exhausted waits for nobody, and its word would reach a
+    # peer that has not yet looked at the message of the good position
+    pair.both("launch", 0, 1)
+    results = settled(pair, case, pair.both("launch", 1, case.n_out))
+    pair.both("close")
+    for outputs, words in results:
         assert outputs.error.tolist() == [[0] + [Fault.EPOCH_EXHAUSTED] * 2]
         assert (words.own, words.peer) == (Fault.EPOCH_EXHAUSTED, Fault.EPOCH_EXHAUSTED)
         assert words.epochs == (2,)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_exhausted_rank_waits_for_nobody_and_its_peer_finds_the_word(pair, first):
+    case = random_case(49, batch=1, n_out=3)
+    pair.prepare(case, (EXHAUSTED, EXHAUSTED))
+    pair.both("launch", 0, 1)
+    early, late = pair.ranks[first], pair.ranks[1 - first]
+    early.ask("launch", 1, case.n_out)
+    outputs, words = early.answer()
+    # alone it knows what it found itself and has heard of nothing
+    assert outputs.error.tolist() == [[0] + [Fault.EPOCH_EXHAUSTED] * 2]
+    assert (words.own, words.peer) == (Fault.EPOCH_EXHAUSTED, Fault.NONE)
+    assert words.epochs == (2,)
+    late.ask("launch", 1, case.n_out)
+    outputs, words = late.answer()
+    assert outputs.error.tolist() == [[0] + [Fault.EPOCH_EXHAUSTED] * 2]
+    assert (words.own, words.peer) == (Fault.EPOCH_EXHAUSTED, Fault.EPOCH_EXHAUSTED)
+    early.ask("launch", case.n_out, case.n_out)
+    assert early.answer()[1].peer is Fault.EPOCH_EXHAUSTED
+    pair.both("close")
+
+
+def test_a_word_that_comes_with_a_message_keeps_the_message_unread(pair):
+    """The peer sent position 0 and ran out in position 1 before this rank looked."""
+    case = random_case(49, batch=1, n_out=2)
+    files = pair.prepare(case, (EXHAUSTED, PATIENT))
+    early, late = pair.ranks
+    early.ask("launch", 0, case.n_out)
+    seen = Memory(files[1], 1)
+    wait_until(lambda: case.start + 1 in seen.flag)
+    # what the exhausted rank will have written by then
+    seen.error[Fault.EPOCH_EXHAUSTED] = 1
+    seen.error[0] = Fault.EPOCH_EXHAUSTED
+    late.ask("launch", 0, case.n_out)
+    for rank in (late, early):
+        outputs, _ = rank.answer()
+        assert outputs.error.tolist() == [[Fault.EPOCH_EXHAUSTED] * 2]
+        assert outputs.stamp.tolist() == [[0, 0]]
+    pair.both("close")
 
 
 def test_a_foreign_acknowledgement_on_one_rank_reaches_the_other(pair):
     case = random_case(50, batch=1, n_out=2)
     files = pair.prepare(case)
     Memory(files[0], 1).ack[0] = case.start + 7
-    results = pair.both("launch", 0, 2)
+    results = settled(pair, case, pair.both("launch", 0, 2))
     pair.both("close")
     for outputs, words in results:
         assert outputs.error.tolist() == [[Fault.PROTOCOL, Fault.PROTOCOL]]

@@ -13,14 +13,19 @@ from pp4.errors import Code
 from pp4.explain import PAGES
 from pp4.kernels.controls.registry import MUTANTS
 from pp4.qualify import gates
-from pp4.qualify.gates import KERNELS
+from pp4.qualify.gates import KERNELS, PHYSICAL, SOLO
 from pp4.qualify.pair_qualify import plan
+from pp4.qualify.physical import PAIR_LIMITS, SOLO_LIMITS
 from pp4.qualify.rehearsal import DIFFERENCES, LIMITS
-from pp4.qualify.settings import REHEARSAL
+from pp4.qualify.settings import REHEARSAL, physical
 from pp4.receipts.gate_checks import REQUIRED_GATES
+from pp4.receipts.plan_checks import FLOORS, plan_of
 from pp4.wire.frames import Model
 
 STEPS = plan(KERNELS)
+TABLES = {"rehearsal": KERNELS, "physical": PHYSICAL, "solo": SOLO}
+PAIR_OF_GPUS, ONE_GPU = physical(("GPU-a", "GPU-b")), physical(("GPU-a",))
+every_table = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 WORD = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 # What the gates are for, arm by arm.  A plan that loses one of these no longer qualifies anything.
@@ -29,6 +34,8 @@ MUST_PASS = {
     1: {"both-primed-before-launch", "one-specialisation"},
     2: {
         "pair-equals-reference",
+        "vectorised-agrees",
+        "many-rows",
         "ties",
         "edges",
         "launch-order",
@@ -74,6 +81,24 @@ MUST_CATCH = {
     7: {"leak"},
 }
 RECORDED = {2: {"missing-barrier-ran", "relaxed-signal-ran"}}
+# What only a GPU can be asked.
+HARDWARE = {"gate-0/idle": "pass", "gate-0/foreign-memory": "caught(NOT_IDLE)"}
+# What one GPU has no peer for, and what it calls by another name.
+NEEDS_PEER = {
+    *("gate-0/data-pattern", "gate-0/flipped-bit"),
+    *("gate-2/launch-order", "gate-2/skewed-start", "gate-2/foreign-epoch"),
+    *("gate-2/ptx-missing-barrier", "gate-2/ptx-relaxed-signal", "gate-2/ptx-relaxed-chain"),
+    *("gate-2/host-model", "gate-2/host-model-bugs"),
+    *("gate-2/flag-before-data", "gate-2/dropped-candidate", "gate-2/unsaid-fault"),
+    *("gate-2/missing-barrier-ran", "gate-2/relaxed-signal-ran"),
+    *("gate-3/padded-exchange", "gate-3/reused-epoch"),
+    *("gate-4/original-objects", "gate-4/refusals"),
+}
+RENAMED = {
+    "gate-0/devices": "gate-0/device",
+    "gate-1/both-primed-before-launch": "gate-1/primed-before-launch",
+    "gate-2/pair-equals-reference": "gate-2/solo-equals-reference",
+}
 
 
 def arms(gating, control):
@@ -97,25 +122,69 @@ def test_the_gates_are_those_that_a_receipt_of_this_scope_needs():
     assert {step.gate for step in STEPS} == set(REQUIRED_GATES["kernels"])
 
 
-def test_arms_stand_in_the_gate_whose_number_they_carry():
-    for gate in KERNELS:
+def test_the_rehearsal_is_the_physical_run_without_what_only_a_gpu_can_be_asked():
+    """The very arms, in their order: whatever else differed would not be rehearsed."""
+    run = [arm for gate in PHYSICAL for arm in gate.arms]
+    assert [arm for gate in KERNELS for arm in gate.arms] == [a for a in run if not a.hardware]
+    assert [(gate.number, gate.name) for gate in KERNELS] == [
+        (gate.number, gate.name) for gate in PHYSICAL
+    ]
+    assert {arm.step.name: arm.step.expected for arm in run if arm.hardware} == HARDWARE
+
+
+def test_one_gpu_runs_every_arm_that_needs_no_peer():
+    run = {arm.step.name: arm for gate in PHYSICAL for arm in gate.arms}
+    assert set(run) >= NEEDS_PEER
+    alone = [name for name in run if name not in NEEDS_PEER and not name.startswith("gate-5/")]
+    steps = plan(SOLO)
+    assert [step.name for step in steps] == [RENAMED.get(name, name) for name in alone]
+    assert [step.expected for step in steps] == [run[name].step.expected for name in alone]
+    found = [arm.run for gate in SOLO for arm in gate.arms]
+    assert found == [run[name].run for name in alone]
+
+
+@pytest.mark.parametrize(
+    ("table", "kind", "scope"),
+    [
+        (KERNELS, "rehearsal", "kernels"),
+        (PHYSICAL, "qualification", "kernels"),
+        (SOLO, "solo", "solo"),
+    ],
+)
+def test_the_plan_holds_what_its_receipt_cannot_lack(table, kind, scope):
+    assert tuple(gate.number for gate in table) == REQUIRED_GATES[scope]
+    for gate in table:
+        name, wanted = plan_of(kind, scope)[gate.number]
+        found = {(arm.step.arm, arm.step.expected) for arm in gate.arms}
+        assert (gate.name, set(wanted.items()) - found) == (name, set())
+
+
+@every_table
+def test_arms_stand_in_the_gate_whose_number_they_carry(table):
+    for gate in table:
         assert {arm.step.gate for arm in gate.arms} == {gate.number}
 
 
-def test_names_are_unique_and_plain():
-    assert max(Counter(step.name for step in STEPS).values()) == 1
-    for step in STEPS:
+@every_table
+def test_names_are_unique_and_plain(table):
+    steps = plan(table)
+    assert max(Counter(step.name for step in steps).values()) == 1
+    for step in steps:
         assert WORD.fullmatch(step.arm)
         assert step.name == f"gate-{step.gate}/{step.arm}"
 
 
-def test_sentences_are_unique_and_say_something():
-    assert max(Counter(step.what for step in STEPS).values()) == 1
-    for step in STEPS:
+@every_table
+def test_sentences_are_unique_and_say_something(table):
+    steps = plan(table)
+    assert max(Counter(step.what for step in steps).values()) == 1
+    for step in steps:
         assert len(step.what.split()) >= 4
 
 
-@pytest.mark.parametrize("step", [s for s in STEPS if s.expected != "pass"], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "step", [s for s in plan(PHYSICAL) if s.expected != "pass"], ids=lambda s: s.name
+)
 def test_a_control_expects_a_code_that_is_explained(step):
     match = re.fullmatch(r"caught\(([A-Z0-9_]+)\)", step.expected)
     code = Code(match[1])
@@ -130,10 +199,15 @@ def test_every_mutant_of_the_kernel_runs_in_an_arm():
     assert [name for name in MUTANTS if f'"{name}"' not in text] == []
 
 
-def test_every_limit_ends():
-    for gate in KERNELS:
+# As many rows as the floor demands take minutes; everything else is a few blocks.
+LONG = {"gate-2/many-rows"}
+
+
+@every_table
+def test_every_limit_ends(table):
+    for gate in table:
         for arm in gate.arms:
-            assert 0 < arm.limit_s <= 600
+            assert 0 < arm.limit_s <= (900 if arm.step.name in LONG else 300)
 
 
 def test_the_plan_is_the_same_every_time():
@@ -166,31 +240,68 @@ def _is_text(node):
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def test_every_arm_runs_something_of_its_own():
-    runs = [arm.run for gate in KERNELS for arm in gate.arms]
+@every_table
+def test_every_arm_runs_something_of_its_own(table):
+    runs = [arm.run for gate in table for arm in gate.arms]
     assert len(set(runs)) == len(runs)
     for run in runs:
         assert list(inspect.signature(run).parameters) == ["context"]
 
 
-def changed(name):
+CHOICES = {"reference": "vectorised", "unit": "ns"}
+"""Settings that are one word of a few: another one of them."""
+
+
+def changed(settings, name):
     """The settings with one of them changed, and nothing else."""
-    value = getattr(REHEARSAL, name)
+    value = getattr(settings, name)
     if isinstance(value, Model):
         for member, inside in value.model_dump().items():
-            yield replace(REHEARSAL, **{name: value.model_copy(update={member: (inside or 0) + 1})})
+            other = value.model_copy(update={member: (inside or 0) + 1})
+            yield replace(settings, **{name: other})
     elif isinstance(value, tuple):
-        yield replace(REHEARSAL, **{name: value[::-1]})
+        # one more, one less, or the same in another order
+        more = (*value, settings.shape.model_copy(update={"vocab": 7}))
+        yield replace(settings, **{name: more if name == "more_shapes" else (*value, value[0])})
+        if value:
+            yield replace(settings, **{name: value[:-1]})
+        if len(value) > 1:
+            yield replace(settings, **{name: value[::-1]})
+        if name == "more_shapes":
+            yield from inside_shapes(settings)
+    elif isinstance(value, bool):
+        yield replace(settings, **{name: not value})
+    elif name in CHOICES:
+        other = CHOICES[name] if value != CHOICES[name] else getattr(REHEARSAL, name)
+        yield replace(settings, **{name: other})
     else:
-        yield replace(REHEARSAL, **{name: value + 1})
+        yield replace(settings, **{name: value + 1})
 
 
+def inside_shapes(settings):
+    """The settings with one number of one further shape changed."""
+    for place, shape in enumerate(settings.more_shapes):
+        for member, inside in shape.model_dump().items():
+            shapes = list(settings.more_shapes)
+            shapes[place] = shape.model_copy(update={member: inside + 1})
+            yield replace(settings, more_shapes=tuple(shapes))
+
+
+@pytest.mark.parametrize("settings", [REHEARSAL, PAIR_OF_GPUS, ONE_GPU], ids=TABLES)
 @pytest.mark.parametrize("name", [field.name for field in fields(REHEARSAL)])
-def test_every_setting_is_in_the_receipt(name):
+def test_every_setting_is_in_the_receipt(settings, name):
     """A number that changes what is tried must not be invisible."""
-    for other in changed(name):
-        assert other != REHEARSAL
-        assert other.as_facts() != REHEARSAL.as_facts()
+    for other in changed(settings, name):
+        assert other != settings
+        assert other.as_facts() != settings.as_facts()
+
+
+def test_numbers_of_64_bits_are_text_in_the_receipt():
+    """Readers of JSON keep whole numbers up to 2**53; a receipt must not be rounded by one."""
+    big = 1 << 53
+    waits = REHEARSAL.hasty.model_copy(update={"first_ns": big, "next_ns": big - 1})
+    facts = replace(REHEARSAL, hasty=waits).as_facts()
+    assert (facts["hasty_first_ns"], facts["hasty_next_ns"]) == (str(big), big - 1)
 
 
 def test_the_settings_try_what_the_gates_promise():
@@ -203,6 +314,51 @@ def test_the_settings_try_what_the_gates_promise():
     # more than one tile and a rest in each shard, or ties across a tile border meet no border
     assert REHEARSAL.shape.split > REHEARSAL.shape.tile
     assert REHEARSAL.shape.split % REHEARSAL.shape.tile
+
+
+def test_the_physical_settings_reach_the_floors_of_their_receipt():
+    for settings, kind in ((PAIR_OF_GPUS, "qualification"), (ONE_GPU, "solo")):
+        replays = len(settings.depths) * (settings.replays + settings.streamed_replays)
+        counts = {
+            "gate-0/data-pattern": 2 * settings.pattern_epochs,
+            "gate-2/many-rows": settings.streamed_rows,
+            "gate-3/replay-equals-eager": replays,
+        }
+        for name, least in FLOORS[kind].items():
+            assert counts[name] >= least, name
+
+
+def test_the_physical_settings_try_what_the_gates_promise():
+    assert (PAIR_OF_GPUS.solo, ONE_GPU.solo) == (False, True)
+    assert set(PAIR_OF_GPUS.batches) == {1, 3, 8, 32}
+    assert PAIR_OF_GPUS.rows >= max(PAIR_OF_GPUS.batches)
+    assert PAIR_OF_GPUS.late_shape != PAIR_OF_GPUS.shape
+    vocabularies = [shape.vocab for shape in (PAIR_OF_GPUS.shape, *PAIR_OF_GPUS.more_shapes)]
+    assert len(set(vocabularies)) == len(vocabularies) == 3
+    # one whose shards are not equal
+    assert any(2 * shape.split != shape.vocab for shape in PAIR_OF_GPUS.more_shapes)
+    assert (PAIR_OF_GPUS.unit, PAIR_OF_GPUS.reference) == ("ns", "vectorised")
+    waits = PAIR_OF_GPUS.hasty
+    assert PAIR_OF_GPUS.budget(waits, first=True) == waits.first_ns
+    assert PAIR_OF_GPUS.budget(waits, first=False) == waits.next_ns
+    assert REHEARSAL.budget(waits, first=True) == waits.first_polls
+    assert REHEARSAL.budget(waits, first=False) == waits.next_polls
+    # a rank that waits its whole budget out is inside what a failed block may take
+    assert waits.first_ns < PAIR_OF_GPUS.failed_block_ns
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (PAIR_LIMITS, ("Gate 6", "nothing is admitted", "race", "seeds", "GB10", "throughput")),
+        (SOLO_LIMITS, ("never proof of a pair", "peer memory", "seeds", "GB10", "throughput")),
+    ],
+)
+def test_the_limits_say_what_a_run_on_gpus_is_not(limits, words):
+    text = " ".join(limits)
+    for word in words:
+        assert word.lower() in text.lower()
+    assert len(set(limits)) == len(limits)
 
 
 def test_the_limits_say_what_a_rehearsal_is_not():

@@ -1,11 +1,12 @@
 """Where the receipt goes: refused before the run or not at all, and never over another file."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from pp4.errors import Code, Exit, RefusedError
-from pp4.qualify import rehearsal
+from pp4.qualify import receipt
 from tests.unit.qualify.fakes import passing
 
 
@@ -33,7 +34,7 @@ def test_a_file_in_the_place_of_the_directory_refuses_at_once(rehearse, tmp_path
 
 def test_a_directory_that_takes_no_file_refuses_at_once(rehearse, temporary):
     # exists, and takes no file from anybody, the administrator included
-    refused(rehearse, rehearsal.Path("/proc/self"))
+    refused(rehearse, Path("/proc/self"))
     assert list(temporary.iterdir()) == []
 
 
@@ -70,7 +71,7 @@ def test_a_receipt_is_never_written_over(rehearse, tmp_path, monkeypatch):
 def test_packages_that_are_missing_are_named_before_anything_starts(
     rehearse, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(rehearsal, "find_spec", lambda name: None if name == "triton" else object())
+    monkeypatch.setattr(receipt, "find_spec", lambda name: None if name == "triton" else object())
     with pytest.raises(RefusedError) as caught:
         rehearse()
     refusal = caught.value.refusal
@@ -83,8 +84,8 @@ def test_packages_that_are_missing_are_named_before_anything_starts(
 def test_what_still_works_is_said_where_there_is_no_triton(
     rehearse, monkeypatch, system, next_word
 ):
-    monkeypatch.setattr(rehearsal, "find_spec", lambda name: None)
-    monkeypatch.setattr(rehearsal.platform, "system", lambda: system)
+    monkeypatch.setattr(receipt, "find_spec", lambda name: None)
+    monkeypatch.setattr(receipt.platform, "system", lambda: system)
     with pytest.raises(RefusedError) as caught:
         rehearse()
     assert caught.value.refusal.next.split()[0] == next_word

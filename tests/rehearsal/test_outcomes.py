@@ -19,7 +19,7 @@ from pp4.errors import (
     UncleanError,
     WrongError,
 )
-from pp4.qualify import rehearsal
+from pp4.qualify import receipt, rehearsal
 from pp4.qualify.arms import Finding
 from pp4.qualify.gates import KERNELS
 from pp4.qualify.settings import REHEARSAL
@@ -190,13 +190,13 @@ def test_an_interruption_leaves_nothing(rehearse, tmp_path, temporary, stop):
 
 def test_a_receipt_is_written_only_after_the_hold_is_closed(rehearse, temporary, monkeypatch):
     seen = []
-    real = rehearsal.write_new
+    real = receipt.write_new
 
     def write_new(path, data):
         seen.append(list(temporary.iterdir()))
         real(path, data)
 
-    monkeypatch.setattr(rehearsal, "write_new", write_new)
+    monkeypatch.setattr(receipt, "write_new", write_new)
     rehearse()
     assert seen == [[]]
 
@@ -204,7 +204,8 @@ def test_a_receipt_is_written_only_after_the_hold_is_closed(rehearse, temporary,
 def test_a_source_that_changed_during_the_run_leaves_no_receipt(rehearse, tmp_path, monkeypatch):
     """Ranks start again and again: some would have run the old text and some the new."""
     now = [rehearsal.installed_source()]
-    monkeypatch.setattr(rehearsal, "installed_source", lambda: now[0])
+    for module in (rehearsal, receipt):
+        monkeypatch.setattr(module, "installed_source", lambda: now[0])
 
     def edit(context):
         now[0] = replace(now[0], digest="0" * 64)

@@ -173,10 +173,29 @@ def test_the_leak_showed_wherever_it_can(rehearsed):
         assert settled[place] == [], place
 
 
-def test_both_ranks_mapped_what_the_owner_hashed(rehearsed):
-    facts = all_arms(rehearsed.receipt)["gate-0/libraries"]["facts"]
-    assert SHA.fullmatch(facts["mapped"])
-    assert facts["mapped_by_ranks"] == [facts["mapped"]] * 2
+def test_both_ranks_mapped_the_same(rehearsed):
+    first, second = all_arms(rehearsed.receipt)["gate-0/libraries"]["facts"]["mapped_by_ranks"]
+    assert SHA.fullmatch(first)
+    assert first == second
+
+
+def test_streams_went_through_as_many_rows_as_the_settings_say(rehearsed):
+    arms = all_arms(rehearsed.receipt)
+    rows = arms["gate-2/many-rows"]
+    assert rows["repetitions"] == rows["facts"]["rows"] >= REHEARSAL.streamed_rows
+    assert sum(rows["facts"]["waits_below_2_to"]) > 0
+    assert arms["gate-2/vectorised-agrees"]["repetitions"] > 0
+    replays = REHEARSAL.replays + REHEARSAL.streamed_replays
+    found = arms["gate-3/replay-equals-eager"]["repetitions"]
+    assert found == len(REHEARSAL.depths) * replays
+
+
+@pytest.mark.parametrize("arm", ["never-launched", "late-first", "late-next", "killed"])
+def test_a_wait_that_ran_out_took_its_budget(rehearsed, arm):
+    facts = all_arms(rehearsed.receipt)[f"gate-5/{arm}"]["facts"]
+    budget = int(facts["budget"])
+    assert facts["unit"] == "polls"
+    assert 0 <= budget - max(map(int, facts["longest_wait"])) <= budget // 10
 
 
 def test_the_late_rank_really_answered(rehearsed):

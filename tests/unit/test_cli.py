@@ -4,11 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from pp4 import __version__, cli
-from pp4.errors import Code, Exit, Refusal, UncleanError
+from pp4.errors import Code, Exit, Refusal, RefusedError, UncleanError
+from pp4.qualify.receipt import Outcome
+from pp4.qualify.standing import KEPT
 from tests.unit.receipts.samples import sample
 
 KEYS = {"code", "where", "host", "expected", "source", "found", "left", "next"}
@@ -201,19 +204,192 @@ def test_the_nearest_kind_is_named(capsys):
     assert refusal(err)["found"] == "'rehersal'"
 
 
-def test_a_physical_run_refuses_and_leaves_nothing(capsys, tmp_path, monkeypatch):
+PHYSICAL = {
+    "pair": ["pair-qualify", "--hold", "local"],
+    "pair with a soak": ["pair-qualify", "--hold", "local", "--soak", "1"],
+    "solo": ["solo-qualify"],
+    "solo of a GPU by index": ["solo-qualify", "--gpu", "1"],
+}
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    """A machine whose driver refuses, as one without GPUs does."""
+
+    def look():
+        raise RefusedError(Refusal(Code.NO_GPU_PAIR, "NVML", "a driver", "none", source="NVML"))
+
+    monkeypatch.setattr("pp4.qualify.physical.look_at_gpus", look)
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+@pytest.mark.parametrize("name", PHYSICAL)
+def test_a_physical_run_without_gpus_refuses_and_leaves_nothing(
+    capsys, tmp_path, monkeypatch, no_gpu, name, flags
+):
     monkeypatch.chdir(tmp_path)
-    code, _, err = call(capsys, "pair-qualify")
+    monkeypatch.setenv("PP4_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("PP4_HOST_DIR", str(tmp_path / "host"))
+    code, out, err = call(capsys, *PHYSICAL[name], "--out", tmp_path / "out", *flags)
+    record = json.loads(out) if flags else refusal(err)
+    assert code == Exit.REFUSED
+    assert (record["code"], record["left"]) == (Code.NO_GPU_PAIR, "nothing")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_driver_of_this_machine_is_really_asked(tmp_path):
+    """Without GPUs, a driver or the package that asks it: one refusal, and nothing is left."""
+    if list(Path("/dev").glob("nvidia[0-9]*")):
+        pytest.skip("this machine has GPUs")
+    done = subprocess.run(
+        [sys.executable, "-m", "pp4", *PHYSICAL["pair"], "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ
+        | {"PP4_STATE_DIR": str(tmp_path / "s"), "PP4_HOST_DIR": str(tmp_path / "h")},
+    )
+    assert (done.returncode, done.stderr) == (Exit.REFUSED, "")
+    assert json.loads(done.stdout)["code"] in (Code.NO_GPU_PAIR, Code.MISSING_PACKAGE)
+    assert list(tmp_path.iterdir()) == []
+
+
+NEITHER_OR_BOTH = {
+    "neither": [],
+    "a directory alone": ["--out", "x"],
+    "a soak alone": ["--soak", "1"],
+    "both": ["--dry-run", "--hold", "local"],
+    "a rehearsal with a soak": ["--dry-run", "--soak", "1"],
+    "a soak below none": ["--hold", "local", "--soak", "-1"],
+    "a soak beyond an hour": ["--hold", "local", "--soak", "61"],
+    "a receipt that is not there": ["--hold", "local", "--solo", "gone.json"],
+    "a rehearsal with a receipt that it would not look at": ["--dry-run", "--solo", __file__],
+}
+
+
+@pytest.mark.parametrize("name", NEITHER_OR_BOTH)
+def test_a_run_is_a_rehearsal_or_in_a_hold(capsys, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    for module in ("pp4.qualify.physical.qualify_pair", "pp4.qualify.rehearsal.rehearse"):
+        monkeypatch.setattr(module, lambda *_, **__: pytest.fail("ran"))
+    code, out, err = call(capsys, "pair-qualify", *NEITHER_OR_BOTH[name])
+    assert (code, out) == (Exit.USAGE, "")
+    record = refusal(err)
+    assert record["code"] == Code.USAGE
+    assert record["next"].startswith("pp4 pair-qualify")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("hold", ["remote", "hold.json", "LOCAL", "local ", ""])
+def test_a_hold_that_is_not_local_is_not_built_yet(capsys, tmp_path, monkeypatch, hold):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = call(capsys, "pair-qualify", "--hold", hold)
     assert code == Exit.REFUSED
     assert refusal(err)["code"] == Code.NOT_BUILT_YET
+    assert refusal(err)["found"] == repr(hold)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def physical(monkeypatch, tmp_path):
+    """Runs on GPUs that hand back what they were given, and end as they are told."""
+    given = {"exit": Exit.DONE, "error": None}
+
+    def ended(out):
+        if given["error"]:
+            raise given["error"]
+        tree = {"kind": "solo", "gates": []}
+        return Outcome("x", out / "receipt.json", given["exit"], tree)
+
+    def pair(out, progress, machine, *, evidence, soak_minutes):
+        given.update(out=out, machine=machine, evidence=evidence, soak=soak_minutes)
+        return ended(out)
+
+    def solo(out, progress, machine, gpu):
+        given.update(out=out, machine=machine, gpu=gpu)
+        return ended(out)
+
+    monkeypatch.setattr("pp4.qualify.physical.qualify_pair", pair)
+    monkeypatch.setattr("pp4.qualify.physical.qualify_solo", solo)
+    monkeypatch.setenv("PP4_STATE_DIR", str(tmp_path / "state"))
+    return given
+
+
+def test_a_pair_gets_its_evidence_its_soak_and_a_place_among_the_receipts(
+    capsys, tmp_path, physical
+):
+    (tmp_path / "solo.json").write_bytes(b"bytes")
+    arguments = ["--hold", "local", "--soak", "7", "--solo", str(tmp_path / "solo.json")]
+    assert call(capsys, "pair-qualify", *arguments)[0] == Exit.DONE
+    assert physical["evidence"] == [("identity_reference", b"bytes")]
+    assert physical["soak"] == 7
+    assert physical["out"] == tmp_path / "state" / KEPT
+    assert physical["machine"].state_dir == tmp_path / "state"
+    call(capsys, "pair-qualify", "--hold", "local", "--out", tmp_path / "here")
+    assert (physical["out"], physical["evidence"]) == (tmp_path / "here", [])
+    assert physical["soak"] == 0
+
+
+@pytest.mark.parametrize("gpu", [None, "1", "GPU-0a"])
+def test_one_gpu_is_chosen_by_whatever_names_it(capsys, tmp_path, physical, gpu):
+    flags = [] if gpu is None else ["--gpu", gpu]
+    assert call(capsys, "solo-qualify", *flags)[0] == Exit.DONE
+    assert (physical["gpu"], physical["out"]) == (gpu, tmp_path / "state" / KEPT)
+    call(capsys, "solo-qualify", "--out", tmp_path / "here")
+    assert physical["out"] == tmp_path / "here"
+
+
+RUNS = {"pair": ["pair-qualify", "--hold", "local"], "solo": ["solo-qualify"]}
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize(
+    "code", [Exit.DONE, Exit.WRONG, Exit.TIMEOUT, Exit.INCONCLUSIVE, Exit.UNCLEAN]
+)
+def test_the_exit_code_is_that_of_the_run(capsys, physical, run, code):
+    physical["exit"] = code
+    found, out, err = call(capsys, *run, "--json")
+    assert (found, err) == (code, "")
+    assert json.loads(out)["exit"] == code
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RefusedError(Refusal(Code.HELD_BY, "a", "b", "c")), Exit.REFUSED),
+        (UncleanError(Refusal(Code.SURVIVOR, "a", "b", "c", left="pid 7")), Exit.UNCLEAN),
+        # nobody knows then what of it still runs
+        (KeyError("a bug"), Exit.UNCLEAN),
+    ],
+)
+def test_a_run_on_gpus_that_raises_is_one_refusal(capsys, physical, run, error, code):
+    physical["error"] = error
+    found, out, err = call(capsys, *run, "--json")
+    assert (found, err) == (code, "")
+    assert set(json.loads(out)) == KEYS
+
+
+def test_a_directory_in_the_place_of_a_solo_receipt_is_one_refusal(capsys, tmp_path, physical):
+    """Nothing was started, so nothing can be left."""
+    found, out, _ = call(capsys, "pair-qualify", "--hold", "local", "--solo", tmp_path, "--json")
+    record = json.loads(out)
+    assert found in (Exit.USAGE, Exit.REFUSED)
+    assert record["left"] == "nothing"
+    assert record["code"] in (Code.USAGE, Code.UNREADABLE)
 
 
 def test_version(capsys):
     assert call(capsys, "--version") == (0, f"pp4 {__version__}\n", "")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["verify-receipt", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["--help"], ["-h"], ["verify-receipt", "--help"]),
+        *(["pair-qualify", "--help"], ["solo-qualify", "--help"]),
+    ],
+)
 def test_help(capsys, arguments):
     code, out, err = call(capsys, *arguments)
     assert (code, err) == (0, "")

@@ -213,7 +213,10 @@ def test_an_unforeseen_error_after_the_run_is_wrong(rehearsal, capsys, monkeypat
     assert json.loads(capsys.readouterr().out)["left"] == "nothing"
 
 
-def test_the_help_names_only_what_is_left(capsys):
+def test_the_help_says_what_is_left_and_where(capsys):
     assert cli.main(["pair-qualify", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "receipt (the journal is in it)" in text
+    assert "Directory for the receipt; pp4-rehearsal, or that of this user's receipts." in text
+    assert "Rehearse every gate on the CPU of this machine." in text
+    for option in ("--dry-run", "--hold", "--soak", "--solo", "--out", "--json"):
+        assert option in text

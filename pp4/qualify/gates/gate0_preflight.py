@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pp4.errors import Code, Refusal, WrongError
 from pp4.qualify import judge
-from pp4.qualify.arms import Finding, must_catch, must_pass
+from pp4.qualify.arms import Facts, Finding, must_catch, must_pass
 from pp4.qualify.context import Context
 from pp4.qualify.gates import looking
 from pp4.qualify.session import facts_of
@@ -54,33 +54,32 @@ def _wrong_name(context: Context) -> Finding:
     return _devices(context, devices[::-1] if len(devices) > 1 else ("another-device",))
 
 
-def _pattern(context: Context, epochs: int, flip_at: int) -> Finding:
+def _pattern(context: Context, epochs: int, flip_at: int) -> tuple[list[list[Pattern]], Facts]:
+    """Write patterns both ways; -> what both ranks said of each, and what the receipt keeps."""
     session = context.session
     session.start()
     patient = context.settings.patient
-    wrong: list[int] = []
-    code = None
+    ways = []
     for writer in (0, 1):
         session.link(context.settings.rows, (patient, patient))
         given = {"writer": writer, "seed": context.settings.seed, "epochs": epochs}
         ranks = session.both("pattern", {**given, "flip_at": flip_at})
-        both = [read(Pattern, facts_of(rank)) for rank in ranks]
-        code = code or judge.pattern(both, epochs)
-        wrong.append(both[1 - writer].mismatches)
-    return Finding(
-        code,
-        {"bytes": 256, "epochs_each_way": epochs, "mismatches": tuple(wrong)},
-        repetitions=2 * epochs,
-    )
+        ways.append([read(Pattern, facts_of(rank)) for rank in ranks])
+    wrong = tuple(both[1 - writer].mismatches for writer, both in enumerate(ways))
+    return ways, {"bytes": 256, "epochs_each_way": epochs, "mismatches": wrong}
 
 
 def _every_bit(context: Context) -> Finding:
-    return _pattern(context, context.settings.pattern_epochs, -1)
+    epochs = context.settings.pattern_epochs
+    ways, facts = _pattern(context, epochs, -1)
+    codes = [judge.pattern(both, epochs) for both in ways]
+    return Finding(next(filter(None, codes), None), facts, repetitions=2 * epochs)
 
 
 def _one_bit_flipped(context: Context) -> Finding:
     epochs = min(context.settings.pattern_epochs, _FEW_EPOCHS)
-    return _pattern(context, epochs, epochs // 2)
+    ways, facts = _pattern(context, epochs, epochs // 2)
+    return Finding(judge.flipped(ways, epochs), facts, repetitions=2 * epochs)
 
 
 def fingerprints(context: Context, *, flip: bool) -> tuple[Library, ...]:
@@ -107,9 +106,11 @@ def _same_libraries(context: Context) -> Finding:
     context.record.libraries = found
     pids = looking.rank_pids(context.hold)
     ranks = [looking.shared_objects(pid, context.compiled) for pid in pids]
+    unlike = context.unlike(libraries={one.name: one.sha256 for one in found})
+    code = judge.libraries(found, found) or judge.mapped(ranks)
     return Finding(
-        judge.libraries(found, found) or judge.mapped(ranks),
-        {"libraries": len(found), "mapped_by_ranks": tuple(ranks)},
+        Code.EVIDENCE_MISMATCH if unlike else code,
+        {"libraries": len(found), "mapped_by_ranks": tuple(ranks), "unlike_evidence": unlike},
     )
 
 
@@ -117,7 +118,7 @@ def _changed_byte(context: Context) -> Finding:
     changed = fingerprints(context, flip=True)
     known = set(context.record.libraries)
     names = tuple(library.name for library in changed if library not in known)
-    return Finding(judge.libraries(changed, context.record.libraries), {"changed": names})
+    return Finding(judge.one_byte(changed, context.record.libraries), {"changed": names})
 
 
 def _idle(context: Context) -> Finding:

@@ -48,9 +48,11 @@ def _held_back(context: Context) -> Finding:
     exchange = session.block(case)
     first = min(block.launched_ns for block in exchange.blocks)
     code = judge.primed(ones, first, facts["meanwhile"]) or judge.healthy(exchange)
+    unlike = context.unlike(kernels=_named("solo", context.record.solo))
     return Finding(
-        code,
+        Code.EVIDENCE_MISMATCH if unlike else code,
         {
+            "unlike_evidence": unlike,
             "specialisations": (ones[0].key, context.record.solo[0].key),
             "target": ones[0].target,
             "delayed_rank": _DELAYED,
@@ -58,6 +60,14 @@ def _held_back(context: Context) -> Finding:
             "launched_after_primed_ns": str(first - max(one.primed_ns for one in ones)),
         },
     )
+
+
+def _named(name: str, ones: tuple[Primed, ...]) -> dict[str, str]:
+    """Digests of kernels by the names that receipts have for them."""
+    return {
+        f"sampled_fused.{name}/{one.rank}/{one.target}": f"{one.ptx_sha256}:{one.cubin_sha256}"
+        for one in ones
+    }
 
 
 def _one_specialisation(context: Context) -> Finding:
@@ -84,8 +94,9 @@ def _one_specialisation(context: Context) -> Finding:
     if any(counted):
         return Finding(Code.COMPILED_AFTER_PRIMING, {"compilations": str(counted)})
     seen = counted != [None, None]
+    # where compilations are counted, another run may fill the same cache meanwhile
     return Finding(
-        judge.one_specialisation(ones, context.record.primed, cached),
+        judge.one_specialisation(ones, context.record.primed, (1, 1) if seen else cached),
         {
             "launched_shapes": len(cases),
             "cached_before_and_after": cached,

@@ -14,6 +14,8 @@ from pp4.qualify.session import facts_of
 from pp4.wire.facts import Case, Launch
 
 GATE = 2
+_SKEW_NS = 300_000_000
+"""Longer than any launch takes, and far below the budget of a first exchange."""
 
 
 def _compared(context: Context, cases: list[Case], **how: Any) -> Finding:
@@ -57,11 +59,20 @@ def _other_order(context: Context) -> Finding:
 
 
 def _skewed(context: Context) -> Finding:
-    """The second rank is launched once the first runs and waits for it."""
-    finding = _compared(context, [context.case(1, 2, 330)], second="launched")
-    if finding.code:
-        return finding
-    return _compared(context, [context.case(1, 2, 331)], first=1, second="launched")
+    """One rank is held back on its device, and the other has to wait for it."""
+    session = context.fresh()
+    for first in (0, 1):
+        case = context.case(1, 2, 330 + first)
+        launches = (Launch(), Launch(delay_ns=_SKEW_NS))
+        ordered = launches if first == 0 else launches[::-1]
+        exchange = session.block(case, (ordered[0], ordered[1]), first=first, second="launched")
+        wrong = judge.equal(exchange, context.expect(case))
+        blocks = exchange.blocks
+        if not wrong and not judge.waited_longer(blocks[first], blocks[1 - first]):
+            wrong = Code.INCOMPLETE
+        if wrong:
+            return Finding(wrong, {"first": first}, first + 1)
+    return Finding(None, {"rows": 4}, 4)
 
 
 def _fault(flaw: str, code: Code, control: str | None = None) -> Callable[[Context], Finding]:
@@ -73,8 +84,7 @@ def _fault(flaw: str, code: Code, control: str | None = None) -> Callable[[Conte
     def run(context: Context) -> Finding:
         launch = Launch(control=control)
         for rank in (0, 1):
-            # with a control somebody may have to wait out its budget
-            session = context.hasty(controls=(control,)) if control else context.fresh()
+            session = context.fresh(controls=(control,) if control else ())
             case = context.case(1, 3, 340 + rank, flaw=flaw, flaw_rank=rank, flaw_at=1)
             exchange = session.block(case, (launch, launch))
             wrong = judge.failed_closed(exchange, code, context.settings.failed_block_ns)
@@ -85,6 +95,22 @@ def _fault(flaw: str, code: Code, control: str | None = None) -> Callable[[Conte
         return Finding(None, {"flaw": flaw, "code": str(code)}, repetitions=2)
 
     return run
+
+
+def _unsaid(context: Context) -> Finding:
+    """A rank that finds NaN and says nothing: its peer has to wait out a budget."""
+    control, flawed = "no_error_message", 1
+    hasty = context.settings.hasty
+    # the host launches one position after the other: the later ones get the longer budget too
+    waits = hasty.model_copy(update={"next_ns": hasty.first_ns, "next_polls": hasty.first_polls})
+    launch = Launch(control=control)
+    case = context.case(1, 3, 345, flaw="nan", flaw_rank=flawed, flaw_at=1)
+    exchange = context.fresh(waits, controls=(control,)).block(case, (launch, launch))
+    budget = context.settings.budget(hasty, first=True)
+    return Finding(
+        judge.kept_to_itself(exchange, flawed, budget),
+        {"flaw": "nan", "in_shard_of_rank": flawed, "why": exchange.why or "released"},
+    )
 
 
 def _expected(context: Context, case: Case) -> Code | None:
@@ -213,7 +239,7 @@ _MUTANTS: tuple[Arm, ...] = (
         "unsaid-fault",
         Code.WRONG_ERROR_WORD,
         "a rank with a NaN keeps it to itself, and its peer waits",
-        _fault("nan", Code.BAD_LOGITS, "no_error_message"),
+        _unsaid,
     ),
     must_catch(
         GATE,

@@ -21,25 +21,25 @@ def _alone(session: Session, rank: int, case: Case) -> Block:
     return read(Block, facts_of(session.one(rank, "run", given)))
 
 
-def _stuck(
-    context: Context, case: Case, fault: Code, ranks: tuple[int, ...], first: Exchange
-) -> Code | None:
+def _stuck(context: Context, case: Case, fault: Code, ranks: tuple[int, ...]) -> Code | None:
     """The owner refuses the next block, and the kernels themselves keep the error.
 
     The second part goes past the owner: one rank after the other is launched alone, so a rank that
-    waited for its peer again would run out its budget, and the time that it took shows it.
+    waited for its peer again would report how long.
     """
     session = context.session
     if session.refusal("block", case=case.model_dump(), launches=[{}, {}]) is not Code.STICKY:
         return Code.STICKY
     blocks = [_alone(session, rank, case) for rank in ranks]
-    return judge.stuck(blocks, ranks, fault, first, context.settings.failed_block_ns)
+    return judge.stuck(blocks, ranks, fault, context.settings.failed_block_ns)
 
 
 def _let_go(context: Context, session: Session) -> Code | None:
     """The pair is gone for certain, and a new one on the same devices serves."""
     gone = session.teardown()
     if not (all(gone["dead"]) and len(gone["dead"]) == 2) or gone["links_left"]:
+        return Code.NOT_TORN_DOWN
+    if context.hold.gpus and not context.at_rest()[1]:
         return Code.NOT_TORN_DOWN
     healthy = context.fresh(session=session)
     return judge.healthy(healthy.block(context.case(1, 1, 690)))
@@ -63,7 +63,7 @@ def _failure(
     if budget is not None:
         wrong = wrong or judge.ran_out(exchange, budget)
     ranks = tuple(rank for rank in (0, 1) if rank not in died)
-    wrong = wrong or _stuck(context, case, fault, ranks, exchange)
+    wrong = wrong or _stuck(context, case, fault, ranks)
     wrong = wrong or _let_go(context, session)
     return Finding(
         wrong,
@@ -131,11 +131,17 @@ def _exhausted(context: Context) -> Finding:
 
 
 def _healthy(context: Context) -> Finding:
-    """Block after block with the ordinary bounds: nothing trips."""
+    """Replay after replay with the bounds that the product ships with: nothing trips."""
     session = context.fresh(context.settings.ordinary)
+    name = "healthy"
+    given = {"name": name, "case": context.case(2, 2, 640).model_dump(), "control": None}
+    for rank in session.both("capture", given):
+        facts_of(rank)
+    launch = Launch(graph=name)
     blocks = 4
     for number in range(blocks):
-        wrong = judge.healthy(session.block(context.case(2, 2, 640 + number), first=number % 2))
+        case = context.case(2, 2, 640 + number)
+        wrong = judge.healthy(session.block(case, (launch, launch), first=number % 2))
         if wrong:
             return Finding(wrong, {"block": number}, number + 1)
     return Finding(None, {"blocks": blocks}, blocks)

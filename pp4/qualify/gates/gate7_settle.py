@@ -48,6 +48,8 @@ def _leaking(context: Context) -> Finding:
 
 def _settled(context: Context) -> Finding:
     context.session.teardown()
+    if context.hold.gpus:
+        context.at_rest()
     left = _look(context)
     return Finding(Code.LEAK if any(left.values()) else None, left)
 

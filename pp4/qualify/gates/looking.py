@@ -73,7 +73,9 @@ def facts(gpus: Sequence[Gpu]) -> dict[str, Fact]:
     return {
         "source": "nvml",
         "memory_used_bytes": tuple(str(one.memory_used_bytes) for one in gpus),
-        "processes": tuple(len(one.processes or ()) for one in gpus),
+        "processes": tuple(
+            "not told" if one.processes is None else str(len(one.processes)) for one in gpus
+        ),
         "sm_mhz": tuple(_text(one.clocks.sm) for one in gpus),
         "memory_mhz": tuple(_text(one.clocks.memory) for one in gpus),
         "temperature_c": tuple(_text(one.temperature_c) for one in gpus),

@@ -99,7 +99,7 @@ ARMS: tuple[Arm, ...] = (
     must_pass(
         GATE,
         "ptx-order",
-        "compiled for sm_90: a barrier before each release, system scope where it crosses",
+        "as compiled: a barrier before each release, system scope where it crosses",
         _product,
     ),
     must_catch(

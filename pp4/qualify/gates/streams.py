@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 
+from pp4.errors import Code
 from pp4.qualify import judge
-from pp4.qualify.arms import Arm, Fact, Finding, must_pass
+from pp4.qualify.arms import Arm, Fact, Finding, must_catch, must_pass
 from pp4.qualify.context import Context
 from pp4.qualify.session import Session, facts_of
 from pp4.wire.facts import BUCKETS, Cached, Content, Flaw, Source, Stream, Streamed, read
@@ -75,7 +76,9 @@ def _many(context: Context) -> Finding:
             stream = asked(context, batch, n_out, cached, blocks, 1_000_000 + total)
             found = streamed(session, stream, solo=settings.solo)
             total += min(one.rows for one in found)
-            waits = [a + b for a, b in zip(waits, found[0].waits, strict=True)]
+            waits = [
+                sum(counts) for counts in zip(waits, *(one.waits for one in found), strict=True)
+            ]
             wrong = judge.streamed(found, stream, solo=settings.solo)
             if wrong:
                 where: dict[str, Fact] = {"vocab": shape.vocab, "batch": batch, "cached": cached}
@@ -91,6 +94,21 @@ def _many(context: Context) -> Finding:
         },
         total,
     )
+
+
+def _spoiled(control: str) -> Callable[[Context], Finding]:
+    """A few blocks of a mutant: a comparison that sees none of it would see no race either."""
+
+    def run(context: Context) -> Finding:
+        solo = context.settings.solo
+        session = context.fresh(controls=(control,))
+        stream = asked(context, 2, 2, "mixed", 2, 900_000)
+        stream = stream.model_copy(update={"control": control})
+        found = streamed(session, stream, solo=solo)
+        code = judge.streamed(found, stream, solo=solo)
+        return Finding(code, {"mutant": control, **facts(found)}, found[0].rows)
+
+    return run
 
 
 def _references(context: Context) -> Finding:
@@ -125,5 +143,19 @@ ARMS: tuple[Arm, ...] = (
         "row after row with random skew equals the reference on both ranks",
         _many,
         limit_s=900.0,
+    ),
+    must_catch(
+        GATE,
+        "many-rows-of-a-mutant",
+        Code.OUTPUT_MISMATCH,
+        "the same comparison while equal values are ordered the other way round",
+        _spoiled("tie_other_way"),
+    ),
+    must_catch(
+        GATE,
+        "many-rows-unstamped",
+        Code.OUTPUT_MISMATCH,
+        "the same comparison while no row is stamped as complete",
+        _spoiled("missing_stamp"),
     ),
 )

@@ -13,18 +13,20 @@ from pp4.qualify.settings import REHEARSAL
 class Hold:
     """What an arm needs of a HOLD: a journal, a clock, a directory, books."""
 
-    def __init__(self, directory, clock=None):
+    def __init__(self, directory, clock=None, gpus=()):
         self.directory = directory
         self.clock = clock or ManualClock()
         self.journal = Journal(directory / "journal.jsonl")
         self.nonce, self.fence = "nonce", 1
+        self.gpus = tuple(gpus)
         self.owned, self.stopped = [], []
+        self.alive = ()
 
     def own(self, pid, label):
         self.owned.append((pid, label))
 
     def running(self):
-        return ()
+        return self.alive
 
     def stop(self, channel):
         self.stopped.append(channel)
@@ -38,8 +40,8 @@ class Hold:
 class Watched(Context):
     """A context whose restarts are written down."""
 
-    def __init__(self, hold, transcript):
-        super().__init__(hold, REHEARSAL)
+    def __init__(self, hold, transcript, settings=REHEARSAL):
+        super().__init__(hold, settings)
         self.transcript = transcript
 
     def restart(self):

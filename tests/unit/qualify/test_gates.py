@@ -9,21 +9,33 @@ import pytest
 from pp4.errors import Code
 from pp4.qualify import context, judge
 from pp4.qualify import session as sessions
-from pp4.qualify.gates import KERNELS
+from pp4.qualify.gates import KERNELS, PHYSICAL, SOLO
 from pp4.qualify.pair_qualify import pair_qualify
-from tests.unit.qualify.fakes import Hold, Transcript, Watched
+from pp4.qualify.session import PRODUCT
+from pp4.qualify.settings import REHEARSAL, physical
+from pp4.wire import Event
+from tests.unit.qualify.fakes import Transcript, Watched
+from tests.unit.qualify.gpus import UUIDS
+from tests.unit.qualify.test_session import Channel, Starting
 
-ARMS = [arm for gate in KERNELS for arm in gate.arms]
-CONTROLS = [arm for arm in ARMS if arm.step.expected != "pass"]
+CONTROLS = [arm for gate in PHYSICAL for arm in gate.arms if arm.step.expected != "pass"]
 # arms that start no process: the host model is a pure function
 ALONE = {"gate-2/host-model", "gate-2/host-model-bugs"}
+RUNS = {
+    "rehearsal": (KERNELS, REHEARSAL),
+    "pair": (PHYSICAL, physical(UUIDS)),
+    "solo": (SOLO, physical(UUIDS[:1])),
+}
 
 
 class Empty:
     """A session that answers every verb with nothing at all."""
 
-    def __init__(self, hold, label, module="x"):
+    made = 0
+
+    def __init__(self, hold, label, compiled, module=PRODUCT, *, solo=False):
         self.label = label
+        Empty.made += 1
 
     def __getattr__(self, name):
         def answer(*given, **more):
@@ -32,23 +44,39 @@ class Empty:
         return answer
 
 
+class Mute(Channel):
+    """A process that says that it is there, and nothing else."""
+
+    def receive(self, deadline):
+        return Event(sequence=0, name="occupied")
+
+
 @pytest.fixture
 def hold(tmp_path):
-    hold = Hold(tmp_path)
+    hold = Starting(tmp_path)
     yield hold
     hold.journal.close()
 
 
-def test_no_arm_passes_or_catches_on_nothing(hold, monkeypatch):
+@pytest.mark.parametrize("run", RUNS)
+def test_no_arm_passes_or_catches_on_nothing(hold, monkeypatch, run):
     """Every answer is empty: whatever a gate makes of it, it is never what the plan expects."""
+    table, settings = RUNS[run]
     monkeypatch.setattr(context, "Session", Empty)
+    monkeypatch.setattr(Empty, "made", 0)
+    hold.gpus = () if run == "rehearsal" else settings.devices
+    hold.script.append(Mute())
     gates = [
         replace(gate, arms=tuple(arm for arm in gate.arms if arm.step.name not in ALONE))
-        for gate in KERNELS
+        for gate in table
     ]
-    results = pair_qualify(Watched(hold, Transcript()), gates, Transcript())
-    assert len(results) == len(ARMS) - len(ALONE)
+    results = pair_qualify(Watched(hold, Transcript(), settings), gates, Transcript())
+    assert len(results) == sum(len(gate.arms) for gate in gates)
     assert [result.step.name for result in results if result.as_expected] == []
+    # each asked its session, and was not stopped by one that could not be made
+    assert Empty.made > len(results) / 2
+    texts = [str(result.finding.facts.get("refusal", "")) for result in results]
+    assert [text for text in texts if "__init__" in text] == []
 
 
 def codes_in(function, seen=None):

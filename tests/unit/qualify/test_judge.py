@@ -4,7 +4,20 @@ import pytest
 
 from pp4.errors import Code
 from pp4.qualify import judge
-from pp4.wire.facts import Case, Expectation, Identity, Library, Pattern, Primed, Selected
+from pp4.wire.facts import (
+    BUCKETS,
+    Case,
+    Expectation,
+    Identity,
+    Library,
+    Pattern,
+    Primed,
+    Selected,
+    Stream,
+    Streamed,
+)
+from pp4.wire.gpus import Process
+from tests.unit.qualify.gpus import UUIDS, gpu
 from tests.unit.wire.examples import STAMPS, block, exchange, kept
 
 POISON = -77
@@ -16,6 +29,7 @@ def identity(rank, **changes):
         "pid": 100 + rank,
         "device": f"d{rank}",
         "device_name": "n",
+        "peer_access": True,
         "python": "3",
         "torch": "2",
         "triton": "3",
@@ -35,6 +49,11 @@ def identity(rank, **changes):
         (({}, {"device": "d0"}), ("d0", "d0"), Code.DEVICE_MISMATCH),
         (({}, {"mapped": "other"}), ("d0", "d1"), Code.LIBRARY_CHANGED),
         (({}, {"mapped": "other"}), ("d1", "d0"), Code.DEVICE_MISMATCH),
+        # one way alone is no pair
+        (({}, {"peer_access": False}), ("d0", "d1"), Code.NO_GPU_PAIR),
+        (({"peer_access": False}, {}), ("d0", "d1"), Code.NO_GPU_PAIR),
+        (({"peer_access": False}, {}), ("d1", "d0"), Code.DEVICE_MISMATCH),
+        (({"peer_access": False}, {"mapped": "other"}), ("d0", "d1"), Code.NO_GPU_PAIR),
     ],
 )
 def test_devices(changes, expected, code):
@@ -45,6 +64,26 @@ def test_devices(changes, expected, code):
 def test_one_rank_alone_is_no_pair():
     assert judge.devices([identity(0)], ("d0", "d1")) is Code.DEVICE_MISMATCH
     assert judge.devices([], ()) is Code.LIBRARY_CHANGED
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        (({}, {"device": "d0"}), None),
+        # no peer is needed, so nobody asks for access
+        (({"peer_access": False}, {"device": "d0", "peer_access": False}), None),
+        (({}, {}), Code.DEVICE_MISMATCH),
+        (({"device": "d1"}, {}), Code.DEVICE_MISMATCH),
+        (({"device": "d1"}, {"device": "d1"}), Code.DEVICE_MISMATCH),
+        # one process that answered twice has not agreed with anybody
+        (({}, {"device": "d0", "pid": 100}), Code.DEVICE_MISMATCH),
+        (({},), Code.DEVICE_MISMATCH),
+        ((), Code.DEVICE_MISMATCH),
+    ],
+)
+def test_two_processes_on_the_one_device(changes, code):
+    identities = [identity(rank, **change) for rank, change in enumerate(changes)]
+    assert judge.device(identities, "d0") is code
 
 
 A, B = Library(name="a", sha256="1"), Library(name="b", sha256="2")
@@ -68,18 +107,82 @@ def test_libraries(found, expected, code):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "owner", "code"),
+    ("ranks", "code"),
     [
-        (["m", "m"], "m", None),
-        (["m", "x"], "m", Code.LIBRARY_CHANGED),
-        (["m", "m"], "x", Code.LIBRARY_CHANGED),
-        (["", ""], "", Code.LIBRARY_CHANGED),
-        (["m"], "m", Code.LIBRARY_CHANGED),
-        ([], "m", Code.LIBRARY_CHANGED),
+        (["m", "m"], None),
+        (["m", "x"], Code.LIBRARY_CHANGED),
+        (["", ""], Code.LIBRARY_CHANGED),
+        (["", "m"], Code.LIBRARY_CHANGED),
+        (["m"], Code.LIBRARY_CHANGED),
+        (["m", "m", "m"], Code.LIBRARY_CHANGED),
+        ([], Code.LIBRARY_CHANGED),
     ],
 )
-def test_what_ranks_map_is_what_their_owner_hashed(ranks, owner, code):
-    assert judge.mapped(ranks, owner) is code
+def test_both_ranks_map_the_same_and_not_nothing(ranks, code):
+    assert judge.mapped(ranks) is code
+
+
+# -- what the driver says ---------------------------------------------------------------------
+
+USED = judge.IDLE_BYTES
+SOMEBODY = (Process(pid=7, used_bytes=None),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, None),
+        ({"memory_used_bytes": 0}, None),
+        ({"memory_used_bytes": USED}, None),
+        ({"memory_used_bytes": USED + 1}, Code.NOT_IDLE),
+        # what is not known is not free
+        ({"memory_used_bytes": None}, Code.NOT_IDLE),
+        ({"processes": SOMEBODY}, Code.NOT_IDLE),
+        ({"processes": None}, Code.NOT_IDLE),
+        ({"mps_processes": SOMEBODY}, Code.NOT_IDLE),
+        # most drivers have no answer where no such server runs
+        ({"mps_processes": None}, None),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_idle(changes, code, place):
+    gpus = [gpu(index, memory_used_bytes=USED) for index in (0, 1)]
+    gpus[place] = gpu(place, **{"memory_used_bytes": USED, **changes})
+    assert judge.idle(gpus) is code
+
+
+def test_no_gpu_is_not_an_idle_one():
+    assert judge.idle([]) is Code.NOT_IDLE
+
+
+BEFORE = 100 << 20
+LIMIT_OF_MEMORY = BEFORE + judge.LEFT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("now", "above"),
+    [
+        (0, False),
+        (BEFORE, False),
+        (LIMIT_OF_MEMORY, False),
+        (LIMIT_OF_MEMORY + 1, True),
+        (None, True),
+    ],
+)
+def test_each_gpu_is_held_against_its_own_baseline(now, above):
+    # listed the other way round: names decide, not places
+    baseline = [gpu(1, memory_used_bytes=BEFORE), gpu(0, memory_used_bytes=0)]
+    quiet, watched = gpu(0, memory_used_bytes=0), gpu(1, memory_used_bytes=now)
+    assert judge.above([quiet, watched], baseline) == (False, above)
+    assert judge.above([watched, quiet], baseline) == (above, False)
+
+
+@pytest.mark.parametrize("baseline", [[], [gpu(0)], [gpu(1, memory_used_bytes=BEFORE)]])
+def test_without_a_baseline_there_was_nothing_in_use(baseline):
+    assert judge.above([gpu(0, memory_used_bytes=judge.LEFT_BYTES)], baseline) == (False,)
+    assert judge.above([gpu(0, memory_used_bytes=judge.LEFT_BYTES + 1)], baseline) == (True,)
+    assert judge.above([gpu(0)], baseline) == (True,)
+    assert gpu(0).uuid == UUIDS[0]
 
 
 def tried(rank, epochs=9, mismatches=0):
@@ -329,6 +432,159 @@ GONE_WRONG = ((-1, -1), (-1, -1))
 )
 def test_what_the_branch_samples_is_judged_like_any_block(ranks, released, why, code):
     assert judge.selected(ranks, released, why, expectation()) is code
+
+
+# -- streams ----------------------------------------------------------------------------------
+
+ASKED = Stream(batch=2, n_out=3, cached="mixed", seed=1, blocks=4)
+
+
+def stream_of(rank, **changes):
+    """What a rank reports of a stream in which nothing went wrong."""
+    given = {
+        "rank": rank,
+        "blocks": 4,
+        "rows": 24,
+        "mismatches": 0,
+        "first_mismatch": (),
+        "inputs": "i",
+        "outputs": "o",
+        "waits": (0,) * BUCKETS,
+        "own_error": 0,
+        "peer_error": 0,
+        "elapsed_ns": 1,
+    }
+    return Streamed(**{**given, **changes})
+
+
+WRONG_STREAMS = [
+    ({"mismatches": 1, "first_mismatch": (3, 1, 2)}, Code.OUTPUT_MISMATCH),
+    ({"blocks": 3, "rows": 18}, Code.INCOMPLETE),
+    ({"blocks": 3}, Code.INCOMPLETE),
+    ({"blocks": 5}, Code.INCOMPLETE),
+    ({"rows": 23}, Code.INCOMPLETE),
+    ({"rows": 25}, Code.INCOMPLETE),
+    ({"rows": 0}, Code.INCOMPLETE),
+    ({"inputs": "x"}, Code.RANKS_DIFFER),
+    ({"outputs": "x"}, Code.RANKS_DIFFER),
+    ({"own_error": 2}, Code.BAD_LOGITS),
+    ({"peer_error": 2}, Code.BAD_LOGITS),
+    # the graver of two words, and a word before what it led to
+    ({"own_error": 2, "peer_error": 4}, Code.PROTOCOL),
+    ({"own_error": 3, "blocks": 1, "rows": 6, "mismatches": 2, "inputs": "x"}, Code.PEER_TIMEOUT),
+    ({"blocks": 3, "mismatches": 1}, Code.INCOMPLETE),
+    ({"mismatches": 1, "outputs": "x"}, Code.OUTPUT_MISMATCH),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"), [({}, None), ({"elapsed_ns": 9}, None), *WRONG_STREAMS]
+)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_streamed(changes, code, rank):
+    ranks = [stream_of(one, **(changes if one == rank else {})) for one in (0, 1)]
+    assert judge.streamed(ranks, ASKED) is code
+
+
+def test_words_of_both_ranks_count():
+    ranks = [stream_of(0, own_error=3), stream_of(1, own_error=5)]
+    assert judge.streamed(ranks, ASKED) is Code.EPOCH_EXHAUSTED
+    assert judge.streamed(ranks[:1], ASKED, solo=True) is Code.PEER_TIMEOUT
+
+
+@pytest.mark.parametrize("ranks", [(), (0,), (1,), (1, 0), (0, 0), (1, 1), (0, 1, 1)])
+def test_a_stream_of_a_pair_is_told_by_both_ranks(ranks):
+    assert judge.streamed([stream_of(rank) for rank in ranks], ASKED) is Code.RANK_DIED
+
+
+@pytest.mark.parametrize("ranks", [(), (1,), (0, 1), (0, 0)])
+def test_a_stream_of_one_gpu_is_told_by_one_rank(ranks):
+    assert judge.streamed([stream_of(rank) for rank in ranks], ASKED, solo=True) is Code.RANK_DIED
+
+
+@pytest.mark.parametrize(("changes", "code"), [({}, None), *WRONG_STREAMS])
+def test_a_stream_of_one_gpu_is_judged_alike_but_has_nobody_to_agree_with(changes, code):
+    wanted = None if code is Code.RANKS_DIFFER else code
+    assert judge.streamed([stream_of(0, **changes)], ASKED, solo=True) is wanted
+
+
+def by(way, digest="d"):
+    return Expectation(by=way, digest=digest, rows=(), tokens=())
+
+
+WAYS = ("reference", "vectorised")
+
+
+@pytest.mark.parametrize(
+    ("expected", "code"),
+    [
+        ([by("reference"), by("vectorised")], None),
+        ([by("reference"), by("vectorised", "x")], Code.OUTPUT_MISMATCH),
+        ([by("reference", "x"), by("vectorised")], Code.OUTPUT_MISMATCH),
+        # one way that was asked twice agrees with itself
+        ([by("reference"), by("reference")], Code.OUTPUT_MISMATCH),
+        ([by("vectorised"), by("vectorised")], Code.OUTPUT_MISMATCH),
+        ([by("vectorised"), by("reference")], Code.OUTPUT_MISMATCH),
+        ([by("reference")], Code.OUTPUT_MISMATCH),
+        ([by("vectorised")], Code.OUTPUT_MISMATCH),
+        ([by("reference"), by("vectorised"), by("solo")], Code.OUTPUT_MISMATCH),
+        ([], Code.OUTPUT_MISMATCH),
+    ],
+)
+def test_all_ways_that_were_asked_for_agree(expected, code):
+    assert judge.agree(expected, WAYS) is code
+
+
+def test_nothing_agrees_with_nothing():
+    assert judge.agree([], ()) is Code.OUTPUT_MISMATCH
+
+
+# -- waits that run out -----------------------------------------------------------------------
+
+
+def waiting(*ranks):
+    """An exchange that was kept, with how long each rank waited in each position."""
+    blocks = [late(rank, waited=rows) for rank, rows in enumerate(ranks)]
+    return kept("PEER_TIMEOUT", *blocks).model_copy(update={"blocks": tuple(blocks)})
+
+
+# the bound of a GPU in nanoseconds, one in polls, one so small that a tenth of it is none
+BUDGETS = [20_000_000, 4000, 5]
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize(
+    ("share", "more", "code"),
+    [
+        (0, 0, None),
+        (1, 0, None),
+        (-1, 0, None),
+        (1, 1, Code.STEP_TIMEOUT),
+        (-1, -1, Code.STEP_TIMEOUT),
+    ],
+)
+def test_a_wait_runs_out_within_a_tenth_of_its_budget(budget, share, more, code):
+    wait = budget + share * (budget // 10) + more
+    for ranks in ([((0, wait),), ((0, 0),)], [((0, 0),), ((wait, 0), (1, 1))]):
+        assert judge.ran_out(waiting(*ranks), budget) is code
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_no_rank_waits_for_longer_and_some_rank_for_as_long(budget):
+    beyond = 2 * budget
+    assert judge.ran_out(waiting(((budget,),), ((beyond,),)), budget) is Code.STEP_TIMEOUT
+    assert judge.ran_out(waiting(((beyond,),), ((budget,),)), budget) is Code.STEP_TIMEOUT
+    assert judge.ran_out(waiting(((budget,),), ((0,),)), budget) is None
+    assert judge.ran_out(waiting(((0,),), ((0,),)), budget) is Code.STEP_TIMEOUT
+    # where nobody reports there is no wait to look at, nor where a block had no position
+    assert judge.ran_out(waiting(), budget) is Code.STEP_TIMEOUT
+    assert judge.ran_out(waiting((), ((),)), budget) is Code.STEP_TIMEOUT
+
+
+def test_the_longest_wait_is_that_of_any_row_and_position():
+    assert judge.longest(block(0, waited=((1, 2), (9, 3)))) == 9
+    assert judge.longest(block(0, waited=((), (4,)))) == 4
+    assert judge.longest(block(0, waited=())) == 0
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from pp4.hold.processes import Owned, start_token
 from pp4.qualify.gates import looking
+from tests.unit.qualify.gpus import UUIDS, gpu
 
 HOLDING = """\
 import mmap, sys
@@ -72,10 +73,18 @@ def test_a_workspace_of_another_hold_is_not_ours(tmp_path, holder):
     assert looking.workspaces_mapped(hold) == ()
 
 
-def test_shared_objects_are_those_of_the_process():
-    own = looking.shared_objects(os.getpid())
+@pytest.fixture
+def outside(tmp_path):
+    """A directory of which nothing is mapped."""
+    path = tmp_path / "compiled"
+    path.mkdir()
+    return path
+
+
+def test_shared_objects_are_those_of_the_process(outside):
+    own = looking.shared_objects(os.getpid(), outside)
     assert own
-    assert own == looking.shared_objects(os.getpid())
+    assert own == looking.shared_objects(os.getpid(), outside)
     child = os.fork()
     if child == 0:
         import time
@@ -83,32 +92,91 @@ def test_shared_objects_are_those_of_the_process():
         time.sleep(60)
         os._exit(0)
     try:
-        assert looking.shared_objects(child) == own
+        assert looking.shared_objects(child, outside) == own
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
-    assert looking.shared_objects(child) == ""
+    assert looking.shared_objects(child, outside) == ""
 
 
-def test_another_program_maps_other_objects(holder):
-    assert looking.shared_objects(holder.pid) not in ("", looking.shared_objects(os.getpid()))
+def test_another_program_maps_other_objects(holder, outside):
+    theirs = looking.shared_objects(holder.pid, outside)
+    assert theirs not in ("", looking.shared_objects(os.getpid(), outside))
 
 
-def test_the_owner_is_the_products_and_no_rank(tmp_path):
+def mapping(path):
+    """A process that maps a file, and says so."""
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLDING, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+
+def test_what_a_compiler_built_for_each_rank_is_left_out(outside):
+    """Ranks compile launchers of their own; those differ, and the libraries must not."""
+    found = []
+    for rank, place in ((0, outside / "rank-0"), (1, outside / "rank-1")):
+        place.mkdir()
+        (place / "launcher.so").write_bytes(bytes([rank]) * mmap.PAGESIZE)
+        with mapping(place / "launcher.so") as process:
+            process.stdout.readline()
+            within = looking.shared_objects(process.pid, outside)
+            found.append((within, looking.shared_objects(process.pid, outside / "elsewhere")))
+            process.kill()
+    assert found[0][0] == found[1][0] != ""
+    # in any other place it is one library more, and another one
+    assert len({found[0][0], found[0][1], found[1][1]}) == 3
+
+
+def test_a_directory_that_only_begins_alike_is_not_left_out(tmp_path, outside):
+    beside = tmp_path / "compiled-elsewhere"
+    beside.mkdir()
+    (beside / "odd.so").write_bytes(b"x" * mmap.PAGESIZE)
+    with mapping(beside / "odd.so") as process:
+        process.stdout.readline()
+        seen = looking.shared_objects(process.pid, outside)
+        assert seen != looking.shared_objects(process.pid, beside)
+        process.kill()
+
+
+def test_ranks_are_those_that_run_in_the_order_of_their_start(tmp_path, holder):
     me = os.getpid()
-    assert looking.owner_pid(books(tmp_path)) == 0
-    assert looking.owner_pid(books(tmp_path, (me, "careless-owner-2"))) == 0
-    assert looking.owner_pid(books(tmp_path, (me, "owner-3"))) == me
-    parent = os.getppid()
-    ranks = ((parent, "owner-3-pair-1-rank-0"), (parent, "owner-3-pair-1-rank-1"))
-    assert looking.owner_pid(books(tmp_path, *ranks)) == 0
-    assert looking.owner_pid(books(tmp_path, *ranks, (me, "owner-3"))) == me
+    assert looking.rank_pids(books(tmp_path)) == []
+    assert looking.rank_pids(books(tmp_path, (me, "owner-3"))) == []
+    ranks = ((holder.pid, "owner-3-pair-1-rank-0"), (me, "owner-3-pair-1-rank-1"))
+    hold = books(tmp_path, (os.getppid(), "owner-3"), *ranks)
+    assert looking.rank_pids(hold) == [holder.pid, me]
+    assert looking.rank_pids(books(tmp_path, *ranks[::-1])) == [me, holder.pid]
+    holder.kill()
+    holder.wait()
+    assert looking.rank_pids(hold) == [me]
 
 
 def test_binaries_are_counted_in_every_cache(tmp_path):
-    assert looking.compiled(books(tmp_path)) == 0
-    for place in ("compiled/rank-0/triton/a", "owner-1/compile-rank-1/b"):
-        (tmp_path / place).mkdir(parents=True)
-        (tmp_path / place / "kernel.cubin").write_bytes(b"x")
-        (tmp_path / place / "kernel.ptx").write_bytes(b"x")
-    assert looking.compiled(books(tmp_path)) == 2
+    assert looking.compiled(tmp_path / "compiled") == 0
+    for place in ("rank-0/triton/a", "rank-1/b"):
+        (tmp_path / "compiled" / place).mkdir(parents=True)
+        (tmp_path / "compiled" / place / "kernel.cubin").write_bytes(b"x")
+        (tmp_path / "compiled" / place / "kernel.ptx").write_bytes(b"x")
+    assert looking.compiled(tmp_path / "compiled") == 2
+
+
+# -- what the driver says ---------------------------------------------------------------------
+
+
+def test_the_facts_of_gpus_have_no_names_and_say_what_is_not_told():
+    known = gpu(0, memory_used_bytes=5, temperature_c=40, slowed_by=("gpu_idle", "sw_power_cap"))
+    facts = looking.facts([known, gpu(1)])
+    assert facts["source"] == "nvml"
+    assert facts["memory_used_bytes"][0] == "5"
+    assert facts["temperature_c"] == ("40", "not told")
+    assert facts["slowed_by"] == ("gpu_idle sw_power_cap", "not told")
+    assert not any(UUIDS[0] in str(value) for value in facts.values())
+
+
+@pytest.mark.parametrize(
+    ("member", "fact", "nothing"),
+    [("slowed_by", "slowed_by", ""), ("processes", "processes", "0")],
+)
+def test_nothing_is_another_answer_than_none(member, fact, nothing):
+    given, untold = (looking.facts([gpu(0, **{member: one})])[fact][0] for one in ((), None))
+    assert (str(given), untold) == (nothing, "not told")

@@ -16,6 +16,7 @@ def block(rank=0, **changes):
         "q_zero": (0, 0),
         "errors": ((0, 0), (0, 0)),
         "stamps": STAMPS,
+        "waited": ((7, 8), (9, 10)),
         "own_error": 0,
         "peer_error": 0,
         "epochs": (12, 22),

@@ -8,6 +8,7 @@ from pp4.errors import Code, Refusal, WrongError
 from pp4.kernels.faults import Fault
 from pp4.wire import asks
 from pp4.wire.facts import (
+    BUCKETS,
     FAULTS,
     Block,
     Case,
@@ -15,8 +16,11 @@ from pp4.wire.facts import (
     Identity,
     Launch,
     Library,
+    Primed,
     Selected,
     Shape,
+    Stream,
+    Streamed,
     read,
     refusal_of,
     word_of,
@@ -24,6 +28,40 @@ from pp4.wire.facts import (
 from tests.unit.wire.examples import block, exchange, kept
 
 CASE = {"batch": 1, "n_out": 2, "seed": 3, "modes": [1]}
+STREAM = {"batch": 1, "n_out": 2, "cached": "mixed", "seed": 3, "blocks": 4}
+STREAMED = {
+    "rank": 1,
+    "blocks": 4,
+    "rows": 8,
+    "mismatches": 1,
+    "first_mismatch": [2, 0, 1],
+    "inputs": "i",
+    "outputs": "o",
+    "waits": [8] + [0] * (BUCKETS - 1),
+    "own_error": 0,
+    "peer_error": 0,
+    "elapsed_ns": 5,
+}
+IDENTITY = {
+    "rank": 0,
+    "pid": 7,
+    "device": "interpreter-0",
+    "device_name": "Triton interpreter",
+    "peer_access": True,
+    "python": "3",
+    "torch": "2",
+    "triton": "3",
+    "mapped": "m",
+}
+PRIMED = {
+    "rank": 1,
+    "key": "k",
+    "target": "sm_90",
+    "ptx_sha256": "p",
+    "cubin_sha256": "c",
+    "faults": ["a release that is none"],
+    "primed_ns": 9,
+}
 
 
 def bad(model, tree):
@@ -37,6 +75,35 @@ def bad(model, tree):
 def test_what_was_dumped_is_read_back():
     for fact in (block(1), exchange(), kept(Code.PEER_TIMEOUT, block(0)), read(Case, CASE)):
         assert read(type(fact), fact.model_dump(mode="json")) == fact
+
+
+@pytest.mark.parametrize(
+    ("model", "tree"),
+    [(Identity, IDENTITY), (Primed, PRIMED), (Stream, STREAM), (Streamed, STREAMED)],
+)
+def test_a_fact_has_all_its_members_and_is_read_back(model, tree):
+    fact = read(model, tree)
+    assert {name: fact.model_dump(mode="json")[name] for name in tree} == tree
+    for name in tree:
+        bad(model, {key: value for key, value in tree.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    ("model", "tree"),
+    [
+        (Stream, {**STREAM, "blocks": 0}),
+        (Stream, {**STREAM, "skew_ns": -1}),
+        (Stream, {**STREAM, "cached": "some"}),
+        (Streamed, {**STREAMED, "own_error": 6}),
+        (Streamed, {**STREAMED, "peer_error": -1}),
+        (Streamed, {**STREAMED, "rank": 2}),
+        (Identity, {**IDENTITY, "peer_access": "yes"}),
+        (Primed, {**PRIMED, "faults": "none"}),
+    ],
+    ids=str,
+)
+def test_numbers_and_words_that_no_rank_can_mean_are_a_bad_frame(model, tree):
+    bad(model, tree)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +256,12 @@ SHAPE = {"vocab": 67, "split": 35, "tile": 32, "rank_dim": 8}
         (asks.Plain, {"x": 1}),
         (asks.Libraries, {"flip": 1}),
         (asks.Expect, {"case": CASE}),
+        (asks.Expect, {"case": CASE, "by": []}),
+        (asks.Expect, {"case": CASE, "by": ["rumour"]}),
+        (asks.Expect, {"case": CASE, "by": ["reference", "solo", "vectorised"]}),
+        (asks.Expect, {"case": CASE, "by": ["reference"], "solo": True}),
+        (asks.ExpectOfRank, {"case": CASE}),
+        (asks.ExpectOfRank, {"case": CASE, "by": "rumour"}),
         (asks.Select, {"case": CASE}),
         (asks.One, {"verb_of_rank": "run"}),
         (asks.One, {"verb_of_rank": "run", "rank": 2}),
@@ -197,6 +270,7 @@ SHAPE = {"vocab": 67, "split": 35, "tile": 32, "rank_dim": 8}
         (asks.PrimeOfRank, {"shape": SHAPE, "controls": ["x"]}),
         (asks.Both, {"verb_of_rank": "run", "arguments": [{}]}),
         (asks.Prime, {"delayed": 1}),
+        (asks.Prime, {"shape": SHAPE, "controls": "x"}),
         (asks.MakeLink, {"nonce": "n", "fence": -1, "rows": 1, "waits": [{}, {}]}),
         (asks.MakeLink, {"nonce": "n", "fence": 1, "rows": 0, "waits": [{}, {}]}),
         (asks.MakeLink, {"nonce": "n", "fence": 1, "rows": 1, "waits": [{}]}),

@@ -38,11 +38,11 @@ def case(batch=1, n_out=2, seed=5, **more):
 class Asker:
     """Asks one owner; keeps what it learned about the running pair."""
 
-    def __init__(self, directory, module="pp4.worker.owner", compiled=COMPILED):
+    def __init__(self, directory, module="pp4.worker.owner", compiled=COMPILED, seats=()):
         self.directory = directory / "of-the-owner"
         self.directory.mkdir()
         self.channel = LocalTransport().start(
-            [sys.executable, "-P", "-m", module, str(self.directory), str(compiled)],
+            [sys.executable, "-P", "-m", module, str(self.directory), str(compiled), *seats],
             environment={**os.environ, **ENVIRONMENT},
             directory=directory,
             label="owner",
@@ -91,10 +91,10 @@ class Asker:
         given = [waits, second or waits]
         return self.ask("link", nonce="n", fence=1, rows=rows, waits=given)["start"]
 
-    def fresh(self, waits=PATIENT, **more):
+    def fresh(self, waits=PATIENT, *, controls=(), **more):
         """Start, prime and link a pair."""
         self.start()
-        self.prime()
+        self.prime(controls=controls)
         return self.link(waits, **more)
 
     def both(self, verb, first=None, second=None):

@@ -12,17 +12,16 @@ ROOT = Path(__file__).parents[3]
 RANK = """
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 import torch
-from pp4.worker.originals import Originals
+from pp4.worker import group
 rank = int(sys.argv[1])
-originals = Originals(SimpleNamespace(rank=rank), Path(sys.argv[2]))
-both = originals._gather(torch.tensor([[rank, 7]], dtype=torch.int32))
-print(both[:, 0, 0].tolist())
+store, whole = group.join(rank, Path(sys.argv[2]), "gloo")
+both = group.gather(torch.tensor([[rank, 7], [rank, 8]], dtype=torch.int32))
+print(both.tolist(), whole.rank(), whole.size())
 """
 
 
-@pytest.mark.parametrize("name", ["plain", "a b", "it's", "\u00fc", "50%20"])
+@pytest.mark.parametrize("name", ["plain", "a b", "it's", "\u00fc", "50%20", "a?b#c&d=e"])
 def test_a_store_in_a_directory_of_any_name(tmp_path, name):
     directory = tmp_path / name
     directory.mkdir()
@@ -37,7 +36,9 @@ def test_a_store_in_a_directory_of_any_name(tmp_path, name):
         for rank in (0, 1)
     ]
     try:
-        assert [rank.communicate(timeout=50)[0].strip() for rank in ranks] == ["[0, 1]"] * 2
+        said = [rank.communicate(timeout=50)[0].strip() for rank in ranks]
+        both = "[[[0, 7], [0, 8]], [[1, 7], [1, 8]]]"
+        assert said == [f"{both} {rank} 2" for rank in (0, 1)]
     finally:
         for rank in ranks:
             rank.kill()

@@ -24,7 +24,7 @@ def test_a_pair_runs_and_both_ranks_agree_with_the_reference(pair):
     given = case(batch=2, n_out=2)
     found = pair.block(given)
     assert (found["released"], found["why"], found["died"]) == (True, "", [])
-    expected = pair.ask("expect", case=given, solo=True)["ranks"]
+    expected = pair.ask("expect", case=given, by=["reference", "solo"])["ranks"]
     digests = {one["digest"] for one in found["blocks"]}
     assert digests == {rank["facts"]["digest"] for rank in expected}
     assert [rank["facts"]["by"] for rank in expected] == ["reference", "solo"]
@@ -262,11 +262,33 @@ def test_a_branch_that_only_one_rank_took_is_kept(owner):
     assert owner.refused("block", case=case()) == "STICKY"
 
 
-def test_a_control_runs_under_a_name_of_its_own(pair):
+def test_a_control_runs_under_a_name_of_its_own(owner):
+    owner.fresh(controls=["ignores_sticky"])
     launches = [{"control": "ignores_sticky"}] * 2
-    assert pair.block(launches=launches)["released"]
-    ask = captured(pair, control="ignores_sticky")
-    assert pair.ask("select", **ask)["released"]
+    assert owner.block(launches=launches)["released"]
+    ask = captured(owner, control="ignores_sticky")
+    assert owner.ask("select", **ask)["released"]
+    # the product runs beside it, and no other control does
+    assert owner.block()["released"]
+    assert owner.refused("block", case=case(), launches=[{"control": "t0_draws"}] * 2) == "UNPRIMED"
+
+
+def test_a_control_does_not_stand_for_the_product(owner):
+    owner.fresh(controls=["missing_stamp"])
+    assert owner.block()["released"]
+    launches = [{"control": "missing_stamp"}] * 2
+    found = owner.block(launches=launches)
+    assert (found["released"], found["why"]) == (False, "INCOMPLETE")
+
+
+def test_a_control_that_comes_after_the_seal_is_refused(pair):
+    late = {"shape": SHAPE, "controls": ["missing_stamp"]}
+    assert pair.both("plant", late) == ["COMPILED_AFTER_PRIMING"] * 2
+    assert pair.refused("prime", **late, recorded=True) == "COMPILED_AFTER_PRIMING"
+    launches = [{"control": "missing_stamp"}] * 2
+    assert pair.refused("block", case=case(), launches=launches) == "UNPRIMED"
+    # the refusals changed nothing
+    assert pair.block()["released"]
 
 
 # -- sticky ---------------------------------------------------------------------------------
@@ -343,7 +365,9 @@ def test_a_rank_alone_times_out_and_nothing_leaves(owner, first, second):
         ("one", {"verb_of_rank": "run", "rank": 2}),
         ("expect", {"case": case()}),
         ("select", {"case": case()}),
-        ("libraries", {"flip": "yes"}),
+        ("libraries", {}),
+        ("expect", {"case": case(), "by": []}),
+        ("healthy", {"really": True}),
         ("start", {"now": True}),
         ("teardown", {"force": True}),
         ("settle", {"x": None}),
@@ -368,6 +392,10 @@ def test_arguments_that_make_no_sense_are_a_refusal_and_nothing_else(owner, verb
         ("capture", {"name": "x"}),
         ("pattern", {"writer": 0}),
         ("select", {"case": case(), "switch": True, "head_mode": "sideways"}),
+        ("libraries", {"flip": "yes"}),
+        ("stream", {"batch": 1}),
+        ("plant", {"controls": ["no_such"]}),
+        ("recount", {}),
     ],
     ids=str,
 )
@@ -394,7 +422,17 @@ def test_an_owner_that_ends_takes_the_workspaces_along(tmp_path):
     assert list(asker.directory.glob("link-*")) == []
 
 
-def test_libraries_are_hashed_on_request(owner):
-    plain, flipped = (owner.ask("libraries", flip=flip)["libraries"] for flip in (False, True))
-    assert len(plain) == len(flipped) > 0
-    assert sum(one != other for one, other in zip(plain, flipped, strict=True)) == 1
+def test_libraries_are_hashed_by_each_rank_on_request(owner):
+    owner.start()
+    plain, flipped = (owner.both("libraries", {"flip": flip}) for flip in (False, True))
+    # both ranks map the same, and each says what it maps itself
+    assert plain[0] == plain[1]
+    for before, after in zip(plain, flipped, strict=True):
+        names = [[one["name"] for one in found["libraries"]] for found in (before, after)]
+        assert names[0] == names[1]
+        changed = [
+            one
+            for one, other in zip(before["libraries"], after["libraries"], strict=True)
+            if one != other
+        ]
+        assert len(before["libraries"]) > len(changed) == 1

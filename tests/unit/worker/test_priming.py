@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pp4.errors import Code, Pp4Error
+from pp4.errors import Code, Pp4Error, WrongError
 from pp4.kernels.geometry import Geometry
 from pp4.kernels.priming import Priming, specialisation
 from pp4.wire.facts import Compiled, Shape
@@ -31,9 +31,28 @@ def test_pair_solo_and_control_have_names_of_their_own():
 
 def test_a_control_never_stands_for_the_product():
     priming = Priming()
+    priming.add(MUTANT)
     priming.seal()
-    priming.plant(GEOMETRY, 1, "missing_stamp")
     priming.require(MUTANT)
+    assert refused(priming, PAIR) is Code.UNPRIMED
+
+
+def test_a_control_is_planted_before_the_seal_or_not_at_all():
+    priming = Priming()
+    priming.add(PAIR)
+    priming.seal()
+    with pytest.raises(WrongError) as caught:
+        priming.add(MUTANT)
+    assert caught.value.refusal.code is Code.COMPILED_AFTER_PRIMING
+    assert caught.value.refusal.found == MUTANT
+    assert refused(priming, MUTANT) is Code.UNPRIMED
+    # what is there already may come again
+    priming.add(PAIR)
+
+
+def test_nothing_is_required_before_the_seal():
+    priming = Priming()
+    priming.add(PAIR)
     assert refused(priming, PAIR) is Code.UNPRIMED
 
 

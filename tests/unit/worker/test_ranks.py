@@ -8,6 +8,7 @@ import pytest
 from pp4.errors import Code, TimedOutError
 from pp4.worker import ranks
 from pp4.worker.compiling import Homes
+from pp4.worker.device import Seats
 from pp4.worker.ranks import Pair
 
 
@@ -47,7 +48,7 @@ def test_a_fork_that_fails_leaves_no_descriptor_and_no_rank(homes, monkeypatch, 
     fork = nth(number, os.fork, OSError(11, "no process"))
     monkeypatch.setattr(ranks.os, "fork", lambda: pids.append(pid := fork()) or pid)
     with pytest.raises(OSError, match="no process"):
-        Pair(homes)
+        Pair(homes, Seats())
     assert descriptors() == before
     assert len(pids) == number - 1
     for pid in pids:
@@ -59,7 +60,7 @@ def test_a_pipe_that_fails_leaves_no_descriptor(homes, monkeypatch):
     before = descriptors()
     monkeypatch.setattr(ranks.os, "pipe", nth(3, os.pipe, OSError(24, "too many")))
     with pytest.raises(OSError, match="too many"):
-        Pair(homes)
+        Pair(homes, Seats())
     assert descriptors() == before
 
 
@@ -80,7 +81,7 @@ def test_a_child_that_cannot_close_ends_and_leaves_its_sibling_alone(homes, monk
     monkeypatch.setattr(ranks.os, "fork", fork)
     monkeypatch.setattr(ranks.os, "close", second_child_fails)
     try:
-        pair = Pair(homes)
+        pair = Pair(homes, Seats())
     finally:
         if os.getpid() != owner:
             # without the owner's part kept out of the child, the child comes as far as this
@@ -95,7 +96,7 @@ def test_a_child_that_cannot_close_ends_and_leaves_its_sibling_alone(homes, monk
 
 
 def test_a_request_that_was_torn_breaks_the_pair(homes):
-    pair = Pair(homes)
+    pair = Pair(homes, Seats())
     try:
         os.kill(pair[1].pid, signal.SIGSTOP)
         ballast = {"text": "x" * (1 << 20)}
