@@ -38,6 +38,9 @@ ON_GPUS = {
     "NCCL_NVLS_ENABLE": "0",
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
     "NVSHMEM_DISABLE_NVLS": "1",
+    # both ranks are on this host: nobody else may reach their group, and no name is looked up
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
     # every workspace has memory of its own, which ends with its link
     "TORCH_SYMMMEM_IMPLICIT_POOL": "0",
 }

@@ -20,6 +20,7 @@ class Settings:
         shape: vocabulary, shard bounds, tile and inner dimension.
         late_shape: another specialisation, compiled too late on purpose.
         more_shapes: further vocabularies of the stream of rows.
+        text_shape: the shape whose mutants are compiled for their text alone.
         devices: devices of rank 0 and 1 as the HOLD names them.
         seed: of all inputs.
         batches: batch sizes of the peer-kernel gate.
@@ -43,6 +44,7 @@ class Settings:
     shape: Shape
     late_shape: Shape
     more_shapes: tuple[Shape, ...]
+    text_shape: Shape
     devices: tuple[str, ...]
     seed: int
     batches: tuple[int, ...]
@@ -79,6 +81,7 @@ class Settings:
             **self.shape.model_dump(),
             **{f"late_{name}": value for name, value in self.late_shape.model_dump().items()},
             "more_vocabs": tuple(shape.vocab for shape in self.more_shapes),
+            **{f"text_{name}": value for name, value in self.text_shape.model_dump().items()},
             "devices": self.devices,
             "seed": self.seed,
             "batches": self.batches,
@@ -103,11 +106,14 @@ class Settings:
         return facts
 
 
+_SMALL = Shape(vocab=259, split=131, tile=128, rank_dim=32)
+"""Two tiles a shard, nothing divides anything: every border is inside a row."""
+
 REHEARSAL = Settings(
-    # two tiles a shard, nothing divides anything: every border is inside a row
-    shape=Shape(vocab=259, split=131, tile=128, rank_dim=32),
-    late_shape=Shape(vocab=259, split=131, tile=64, rank_dim=32),
+    shape=_SMALL,
+    late_shape=_SMALL.model_copy(update={"tile": 64}),
     more_shapes=(),
+    text_shape=_SMALL,
     devices=("interpreter-0", "interpreter-1"),
     seed=20260707,
     batches=(1, 3, 5),
@@ -146,6 +152,8 @@ def physical(devices: tuple[str, ...]) -> Settings:
             # odd throughout: nothing divides a shard, and the shards are not equal
             Shape(vocab=129281, split=64641, tile=2048, rank_dim=256),
         ),
+        # the order of stores and releases does not depend on the shape, and this one compiles fast
+        text_shape=_SMALL,
         devices=devices,
         seed=20260707,
         batches=(1, 3, 8, 32),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from pp4.kernels.block import Outputs, tensors_of
 from pp4.kernels.expected import reference_outputs
 from pp4.kernels.geometry import Geometry
 from pp4.kernels.head import values_of
+from pp4.kernels.reference import Row
 from pp4.wire.facts import Case
 from pp4.worker import inputs
 
@@ -20,9 +22,16 @@ _WORD = 0xFFFFFFFF
 
 def by_integers(geometry: Geometry, case: Case, where: torch.device) -> Outputs:
     """Outputs by NumPy and Python integers; a tenth of a second for each row of a large shape."""
-    w1, w2 = (values_of(weight) for weight in inputs.weights(geometry, where))
+    w1, w2 = _weights(geometry, where)
     base = values_of(inputs.logits(geometry, case, where))
     return reference_outputs(w1, w2, inputs.requests(geometry, case), base)
+
+
+@lru_cache(maxsize=1)
+def _weights(geometry: Geometry, where: torch.device) -> tuple[Row, Row]:
+    """The weights of a device as numbers on the host."""
+    w1, w2 = inputs.weights(geometry, where)
+    return values_of(w1), values_of(w2)
 
 
 def by_tensors(geometry: Geometry, case: Case, where: torch.device) -> vectorised.Block:

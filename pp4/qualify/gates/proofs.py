@@ -24,7 +24,7 @@ def _compiled(
     context: Context, session: Session, first: dict[str, object], second: dict[str, object]
 ) -> tuple[Compiled, Compiled]:
     """Compile on both ranks at once; each has a process of its own for it."""
-    shape = context.settings.shape.model_dump()
+    shape = context.settings.text_shape.model_dump()
     ranks = session.both("compile", {"shape": shape, **first}, {"shape": shape, **second})
     return read(Compiled, facts_of(ranks[0])), read(Compiled, facts_of(ranks[1]))
 

@@ -116,7 +116,7 @@ def _references(context: Context) -> Finding:
     settings, rows = context.settings, 0
     for place, shape in enumerate((settings.shape, *settings.more_shapes)):
         session = context.fresh(shape=shape)
-        cases = [context.case(2, 2, 370 + place)]
+        cases = [context.case(1, 2, 370 + place)]
         if shape is settings.shape:
             cases += [context.case(1, 1, 380, content=content) for content in _CONTENTS]
             cases += [context.case(1, 1, 381, flaw=flaw) for flaw in _FLAWS]
