@@ -16,6 +16,7 @@ from pp4.qualify.gates import PHYSICAL, SOLO
 from pp4.qualify.progress import Silent
 from pp4.receipts.plan_checks import FLOORS
 from pp4.wire.facts import Library, Primed
+from tests.unit.hold.holds import private
 from tests.unit.qualify.gpus import gpu, report
 
 PAIR_FLOORS, SOLO_FLOORS = FLOORS["qualification"], FLOORS["solo"]
@@ -129,4 +130,11 @@ def lab(root, monkeypatch):
 
     monkeypatch.setattr(physical, "look_at_gpus", lambda: made.report)
     monkeypatch.setattr(Context, "gpus", seen)
+
+    def exclusion(host_dir, state_dir):
+        assert (host_dir, state_dir) == (made.machine.host_dir, made.machine.state_dir)
+        return private(root)
+
+    # one of this user's own, whoever runs the tests: for all of a host it would be root's
+    monkeypatch.setattr(physical, "open_exclusion", exclusion)
     return made

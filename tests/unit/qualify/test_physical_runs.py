@@ -2,11 +2,13 @@
 
 import json
 import os
+import subprocess
 from dataclasses import replace
 
 import pytest
 
 from pp4.errors import Code, Exit, Refusal, RefusedError, TimedOutError, UncleanError, WrongError
+from pp4.hold.processes import Owned
 from pp4.qualify import physical, receipt, soak
 from pp4.qualify.arms import Finding
 from pp4.qualify.gates import PHYSICAL, SOLO
@@ -194,13 +196,17 @@ def test_the_other_gpu_of_a_host_is_free_meanwhile(runs):
 
 def test_a_survivor_leaves_no_receipt(runs, monkeypatch):
     monkeypatch.setattr("pp4.hold.local_hold._GRACE_S", 0.05)
+    # nothing reaches it, as one that hangs in a driver
+    monkeypatch.setattr(Owned, "signal", lambda *_: None)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as hanging:
 
-    def leave(context):
-        context.hold.own(os.getpid(), "this very test")
-        return Finding(None)
+        def leave(context):
+            context.hold.own(hanging.pid, "a rank that hangs")
+            return Finding(None)
 
-    with pytest.raises(UncleanError) as caught:
-        runs.pair({"gate-7/settled": leave})
+        with pytest.raises(UncleanError) as caught:
+            runs.pair({"gate-7/settled": leave})
+        hanging.kill()
     assert (caught.value.refusal.code, caught.value.exit) == (Code.SURVIVOR, Exit.UNCLEAN)
     assert runs.files() == []
     # the GPUs are given to nobody until somebody has looked
