@@ -71,6 +71,7 @@ class Owner:
         self._failed: Code | None = None
         self._generation = 0
         self._epochs: list[int] = []
+        self._doubt = ""
         self._verbs: dict[str, Callable[[Facts], Facts]] = {
             "gpus": _with(asks.Plain, self._look),
             "start": _with(asks.Plain, self._start),
@@ -119,7 +120,7 @@ class Owner:
         if self._pair is not None:
             raise RefusedError(Refusal(Code.STICKY, "owner", "no running pair", "one"))
         self._pair = Pair(self._homes, self._seats, self._lifeline)
-        self._sealed, self._failed, self._epochs = False, None, []
+        self._sealed, self._failed, self._epochs, self._doubt = False, None, [], ""
         return self._relay("identity")
 
     def _teardown(self, _: asks.Plain) -> Facts:
@@ -152,7 +153,9 @@ class Owner:
             self._require_ready()
         except RefusedError as error:
             return {"healthy": False, "why": error.refusal.found}
-        return {"healthy": all(end.alive for end in self.pair.ends), "why": ""}
+        lost = [end.rank for end in self.pair.ends if not (end.alive and end.running)]
+        why = f"rank {lost[0]} has ended" if lost else self._doubt
+        return {"healthy": not why, "why": why}
 
     def close(self) -> None:
         """Leave no rank and no workspace behind."""
@@ -177,7 +180,15 @@ class Owner:
                 raise WrongError(refusal_of(rank["refusal"]))
 
     def _both(self, asked: asks.Both) -> Facts:
-        return self._relay(asked.verb_of_rank, asked.arguments, asked.limit_s)
+        found = self._relay(asked.verb_of_rank, asked.arguments, asked.limit_s)
+        for rank in found["ranks"]:
+            self._notice(asked.verb_of_rank, rank["facts"])
+        return found
+
+    def _notice(self, verb: str, facts: Facts | None) -> None:
+        """What went wrong past the owner's rules keeps a pair from serving again."""
+        if any((facts or {}).get(name) for name in ("own_error", "peer_error", "mismatches")):
+            self._doubt = f"{verb} went wrong on it"
 
     def _one(self, asked: asks.One) -> Facts:
         """What :meth:`_both` does, with one rank while the other hears nothing."""
@@ -186,6 +197,7 @@ class Owner:
         deadline = Deadline.after(SystemClock(), asked.limit_s)
         self.pair.until(lambda: end.settled, deadline, asked.verb_of_rank)
         reply = end.answer(asked.verb_of_rank)
+        self._notice(asked.verb_of_rank, reply.facts)
         return {"facts": reply.facts, "refusal": reply.refusal}
 
     # -- priming ----------------------------------------------------------------------------

@@ -113,6 +113,14 @@ class RankEnd:
         """Whether it reported an event, or cannot any more."""
         return event in self.events or self.settled
 
+    @property
+    def running(self) -> bool:
+        """Whether its process has not ended, whatever was read of it so far; reaps nothing."""
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:
+            return False
+
     def kill(self) -> None:
         """SIGKILL; the stream's end follows."""
         with contextlib.suppress(ProcessLookupError):

@@ -34,6 +34,15 @@ def receipts(tmp_path):
     return sorted(directory.iterdir()) if directory.is_dir() else []
 
 
+def kept_beside(tmp_path, refusal):
+    """What was found is there, under a name that is no receipt's, and the refusal says where."""
+    (path,) = receipts(tmp_path)
+    assert path.suffix == ".rejected"
+    assert refusal.left == str(path)
+    assert json.loads(path.read_text())["kind"] == "rehearsal"
+    assert verify([path], Policy()).exit is not Exit.DONE
+
+
 def test_with_all_arms_as_expected_it_is_rehearsed(rehearse, tmp_path, temporary):
     """The ground on which the rest stands."""
     outcome = rehearse()
@@ -120,7 +129,10 @@ def test_a_gate_that_did_not_run_leaves_no_receipt(rehearse, tmp_path, temporary
         rehearse(gates=gates)
     assert caught.value.refusal.code is (Code.RANK_DIED if missing == 0 else Code.GATE_NOT_RUN)
     assert caught.value.exit is not Exit.DONE
-    assert receipts(tmp_path) == []
+    if missing == 0:
+        assert receipts(tmp_path) == []
+    else:
+        kept_beside(tmp_path, caught.value.refusal)
     assert list(temporary.iterdir()) == []
 
 
@@ -129,7 +141,7 @@ def test_a_control_that_does_not_gate_leaves_no_receipt(rehearse, tmp_path):
     with pytest.raises(RefusedError) as caught:
         rehearse(idle)
     assert caught.value.refusal.code is Code.CROSS_CHECK
-    assert receipts(tmp_path) == []
+    kept_beside(tmp_path, caught.value.refusal)
 
 
 def test_a_run_in_which_no_rank_spoke_leaves_no_receipt(rehearse, tmp_path, temporary):
@@ -143,7 +155,7 @@ def test_a_run_in_which_no_rank_spoke_leaves_no_receipt(rehearse, tmp_path, temp
 
 
 def test_a_survivor_leaves_its_directory_and_no_receipt(rehearse, tmp_path, temporary, monkeypatch):
-    from pp4.hold import rehearsal as holds
+    from pp4.hold import open as holds
 
     monkeypatch.setattr(holds, "_GRACE_S", 0.05)
 

@@ -262,7 +262,6 @@ NEITHER_OR_BOTH = {
     "a rehearsal with a soak": ["--dry-run", "--soak", "1"],
     "a soak below none": ["--hold", "local", "--soak", "-1"],
     "a soak beyond an hour": ["--hold", "local", "--soak", "61"],
-    "a receipt that is not there": ["--hold", "local", "--solo", "gone.json"],
     "a rehearsal with a receipt that it would not look at": ["--dry-run", "--solo", __file__],
 }
 
@@ -370,13 +369,17 @@ def test_a_run_on_gpus_that_raises_is_one_refusal(capsys, physical, run, error, 
     assert set(json.loads(out)) == KEYS
 
 
-def test_a_directory_in_the_place_of_a_solo_receipt_is_one_refusal(capsys, tmp_path, physical):
+@pytest.mark.parametrize("make", [missing, directory, pipe, looped], ids=lambda make: make.__name__)
+def test_a_solo_receipt_that_cannot_be_read_refuses_before_the_run(
+    capsys, tmp_path, monkeypatch, make
+):
     """Nothing was started, so nothing can be left."""
-    found, out, _ = call(capsys, "pair-qualify", "--hold", "local", "--solo", tmp_path, "--json")
+    monkeypatch.setattr("pp4.qualify.physical.qualify_pair", lambda *_, **__: pytest.fail("ran"))
+    path = make(tmp_path)
+    found, out, err = call(capsys, "pair-qualify", "--hold", "local", "--solo", path, "--json")
+    assert (found, err) == (Exit.REFUSED, "")
     record = json.loads(out)
-    assert found in (Exit.USAGE, Exit.REFUSED)
-    assert record["left"] == "nothing"
-    assert record["code"] in (Code.USAGE, Code.UNREADABLE)
+    assert (record["code"], record["left"]) == (Code.UNREADABLE, "nothing")
 
 
 def test_version(capsys):

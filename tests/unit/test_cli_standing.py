@@ -5,8 +5,10 @@ import sys
 
 import pytest
 
+from pp4.qualify import host
 from pp4.qualify import machine as asking
 from pp4.receipts import build, installed_source
+from tests.unit.qualify.gpus import gpu, report
 from tests.unit.qualify.machines import machine
 from tests.unit.receipts import samples
 from tests.unit.test_cli import call, refusal
@@ -25,6 +27,8 @@ def qualified(tmp_path, monkeypatch):
         text = f"import sys; print(open({str(tmp_path / 'facts')!r}).read()); sys.exit({code})"
         argv = (sys.executable, "-c", text)
         monkeypatch.setattr(asking, "PROGRAM", argv)
+        # a pair whose locks are free
+        monkeypatch.setattr(host, "look_at_gpus", lambda: report(gpu(0), gpu(1)))
         return path
 
     is_now(machine())

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from pp4.config import SWITCHES, child_environment, load_settings
+from pp4.config import (
+    INTERPRETED,
+    ON_GPUS,
+    SWITCHES,
+    child_environment,
+    load_settings,
+    visible_gpus,
+)
 from pp4.errors import Code, RefusedError
 
 HOME = {"HOME": "/home/u"}
@@ -140,3 +147,47 @@ def test_a_directory_that_may_not_be_looked_at_refuses(monkeypatch):
     refusal = caught.value.refusal
     assert refusal.code is Code.BAD_SETTING
     assert "Permission denied" in refusal.found
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (None, None),
+        ("", ()),
+        ("0", ("0",)),
+        ("0, 1 ,", ("0", "1")),
+        ("GPU-a,GPU-b", ("GPU-a", "GPU-b")),
+    ],
+)
+def test_visible_gpus(text, names):
+    env = HOME if text is None else HOME | {"CUDA_VISIBLE_DEVICES": text}
+    assert visible_gpus(env) == names
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CUDA_LAUNCH_BLOCKING",
+        "TRITON_ALWAYS_COMPILE",
+        "TRITON_DEBUG",
+        "TRITON_KERNEL_DUMP",
+        "TRITON_KERNEL_OVERRIDE",
+    ],
+)
+def test_a_debugging_session_makes_no_other_kernels(name):
+    env = HOME | {name: "1", "TRITON_CACHE_DIR": "/kept"}
+    found = child_environment({"A": "1"}, env)
+    assert found == {**HOME, "TRITON_CACHE_DIR": "/kept", "A": "1"}
+
+
+def test_interpreted_and_on_gpus_are_never_mixed_up():
+    assert (INTERPRETED["TRITON_INTERPRET"], ON_GPUS["TRITON_INTERPRET"]) == ("1", "0")
+    # where multicast fails it takes every GPU of the host with it
+    assert ON_GPUS["NCCL_NVLS_ENABLE"] == "0"
+    assert ON_GPUS["TORCH_SYMM_MEM_DISABLE_MULTICAST"] == "1"
+    # whatever the shell says
+    for settings in (INTERPRETED, ON_GPUS):
+        env = child_environment(settings, HOME | dict.fromkeys(settings, "other"))
+        assert {name: env[name] for name in settings} == settings
+        # the path of a source would be in the digest of its kernel
+        assert settings["TRITON_DISABLE_LINE_INFO"] == "1"

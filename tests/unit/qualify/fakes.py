@@ -1,8 +1,9 @@
 """A HOLD, a session and a clock that do what a test says and write down what they were asked."""
 
 import json
+from types import SimpleNamespace
 
-from pp4.clock import ManualClock
+from pp4.clock import Deadline, ManualClock
 from pp4.hold.journal import Journal
 from pp4.qualify.arms import Arm, Finding, must_catch, must_pass
 from pp4.qualify.context import Context
@@ -21,9 +22,14 @@ class Hold:
         self.gpus = tuple(gpus)
         self.owned, self.stopped = [], []
         self.alive = ()
+        self.deadline = None
+        self.admission = SimpleNamespace(source_digest="0" * 64, receipts={})
 
     def own(self, pid, label):
         self.owned.append((pid, label))
+
+    def within(self, seconds):
+        return Deadline.after(self.clock, seconds)
 
     def running(self):
         return self.alive

@@ -207,6 +207,50 @@ def test_a_pattern_is_whole_on_both_ranks_or_it_is_none(ranks, epochs, code):
     assert judge.pattern(ranks, epochs) is code
 
 
+GOOD_WAYS = [[tried(0), tried(1, mismatches=1)], [tried(0, mismatches=1), tried(1)]]
+
+
+@pytest.mark.parametrize(
+    ("ways", "code"),
+    [
+        (GOOD_WAYS, Code.PATTERN_MISMATCH),
+        # seen in one direction only, or by whoever wrote it, or more than was spoiled
+        ([GOOD_WAYS[0], [tried(0), tried(1)]], None),
+        ([[tried(0), tried(1)], GOOD_WAYS[1]], None),
+        (GOOD_WAYS[::-1], None),
+        ([[tried(0, mismatches=1), tried(1, mismatches=1)], GOOD_WAYS[1]], None),
+        ([[tried(0), tried(1, mismatches=2)], GOOD_WAYS[1]], None),
+        (GOOD_WAYS[:1], None),
+        ([], None),
+        # a run that was cut short shows nothing about the bit
+        ([[tried(0), tried(1, epochs=8, mismatches=1)], GOOD_WAYS[1]], Code.INCOMPLETE),
+        ([GOOD_WAYS[0], [tried(0, mismatches=1)]], Code.INCOMPLETE),
+    ],
+)
+def test_a_flipped_bit_is_one_message_in_each_direction(ways, code):
+    assert judge.flipped(ways, 9) is code
+
+
+OTHER_A, OTHER_B = Library(name="a", sha256="x"), Library(name="b", sha256="x")
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "code"),
+    [
+        ([OTHER_A, B], [A, B], Code.LIBRARY_CHANGED),
+        ([A, OTHER_B], [A, B], Code.LIBRARY_CHANGED),
+        ([A, B], [A, B], None),
+        ([OTHER_A, OTHER_B], [A, B], None),
+        ([OTHER_A], [A, B], Code.INCOMPLETE),
+        ([OTHER_A, B], [B, A], Code.INCOMPLETE),
+        ([], [], Code.INCOMPLETE),
+        ([OTHER_A], [], Code.INCOMPLETE),
+    ],
+)
+def test_a_changed_byte_is_one_library_of_the_same(found, expected, code):
+    assert judge.one_byte(found, expected) is code
+
+
 KERNEL = {"code": "UNPRIMED", "where": "kernel sampled_fused"}
 
 
@@ -543,10 +587,24 @@ def test_nothing_agrees_with_nothing():
 
 
 def waiting(*ranks):
-    """An exchange that was kept, with how long each rank waited in each position."""
-    blocks = [late(rank, waited=rows) for rank, rows in enumerate(ranks)]
-    return kept("PEER_TIMEOUT", *blocks).model_copy(update={"blocks": tuple(blocks)})
+    """An exchange that was kept: how long each rank waited, and which positions timed out."""
+    blocks = [
+        late(rank, waited=waited, errors=errors) for rank, (waited, errors) in enumerate(ranks)
+    ]
+    return kept("PEER_TIMEOUT").model_copy(update={"blocks": tuple(blocks)})
 
+
+def at_once(wait):
+    """A rank that gave up at its first position."""
+    return ((wait, 0), (0, 0)), ((3, 3), (3, 3))
+
+
+def later(wait, before=0):
+    """A rank that gave up at its second position."""
+    return ((before, wait), (0, 0)), ((0, 3), (0, 3))
+
+
+NOT_LATE = ((0, 0), (0, 0)), ((0, 0), (0, 0))
 
 # the bound of a GPU in nanoseconds, one in polls, one so small that a tenth of it is none
 BUDGETS = [20_000_000, 4000, 5]
@@ -559,26 +617,74 @@ BUDGETS = [20_000_000, 4000, 5]
         (0, 0, None),
         (1, 0, None),
         (-1, 0, None),
-        (1, 1, Code.STEP_TIMEOUT),
-        (-1, -1, Code.STEP_TIMEOUT),
+        (1, 1, Code.WAIT_NOT_BOUNDED),
+        (-1, -1, Code.WAIT_NOT_BOUNDED),
     ],
 )
-def test_a_wait_runs_out_within_a_tenth_of_its_budget(budget, share, more, code):
+@pytest.mark.parametrize("rank", [at_once, later])
+def test_a_wait_runs_out_within_a_tenth_of_its_budget(budget, share, more, code, rank):
     wait = budget + share * (budget // 10) + more
-    for ranks in ([((0, wait),), ((0, 0),)], [((0, 0),), ((wait, 0), (1, 1))]):
+    for ranks in ([rank(wait), NOT_LATE], [NOT_LATE, rank(wait)], [rank(0), rank(wait)]):
         assert judge.ran_out(waiting(*ranks), budget) is code
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_no_rank_waits_for_longer_and_some_rank_for_as_long(budget):
-    beyond = 2 * budget
-    assert judge.ran_out(waiting(((budget,),), ((beyond,),)), budget) is Code.STEP_TIMEOUT
-    assert judge.ran_out(waiting(((beyond,),), ((budget,),)), budget) is Code.STEP_TIMEOUT
-    assert judge.ran_out(waiting(((budget,),), ((0,),)), budget) is None
-    assert judge.ran_out(waiting(((0,),), ((0,),)), budget) is Code.STEP_TIMEOUT
-    # where nobody reports there is no wait to look at, nor where a block had no position
-    assert judge.ran_out(waiting(), budget) is Code.STEP_TIMEOUT
-    assert judge.ran_out(waiting((), ((),)), budget) is Code.STEP_TIMEOUT
+    beyond, unbounded = 2 * budget, Code.WAIT_NOT_BOUNDED
+    assert judge.ran_out(waiting(at_once(budget), at_once(beyond)), budget) is unbounded
+    assert judge.ran_out(waiting(at_once(beyond), at_once(budget)), budget) is unbounded
+    assert judge.ran_out(waiting(at_once(0), at_once(0)), budget) is unbounded
+    # where nobody gave up, no wait ran out, however long one took
+    slow = ((budget, budget), (budget, 0)), ((0, 0), (0, 0))
+    assert judge.ran_out(waiting(slow, slow), budget) is unbounded
+    assert judge.ran_out(waiting(), budget) is unbounded
+
+
+def test_a_wait_counts_where_its_rank_gave_up():
+    """The first exchange has a larger budget: it may take longer than the one that ran out."""
+    assert judge.ran_out(waiting(later(100, before=5000), NOT_LATE), 100) is None
+    assert judge.ran_out(waiting(later(5000, before=100), NOT_LATE), 100) is Code.WAIT_NOT_BOUNDED
+    # a position after the one that failed waits for nobody
+    after = ((100, 5000), (0, 0)), ((3, 3), (3, 3))
+    assert judge.ran_out(waiting(after, NOT_LATE), 100) is None
+
+
+def unsaid(mine=None, other=None):
+    """Rank 1 found NaN at its second position and told nobody; rank 0 waited for it."""
+    waits = {"waited": ((0, 100), (0, 0)), "errors": ((0, 3), (0, 3)), "own_error": 3}
+    told = {"own_error": 2, "errors": ((0, 2), (0, 2))}
+    blocks = block(0, **{**waits, **(other or {})}), block(1, **{**told, **(mine or {})})
+    return kept("BAD_LOGITS", *blocks)
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (unsaid(), Code.WRONG_ERROR_WORD),
+        # told after all
+        (unsaid(other={"own_error": 2, "errors": ((0, 2), (0, 2))}), Code.INCOMPLETE),
+        (unsaid(other={"own_error": 0, "errors": ((0, 0), (0, 0))}), Code.INCOMPLETE),
+        # never found
+        (unsaid(mine={"own_error": 0, "errors": ((0, 0), (0, 0))}), Code.INCOMPLETE),
+        (unsaid(mine={"own_error": 3}), Code.INCOMPLETE),
+        # the position before was not clean
+        (unsaid(mine={"errors": ((2, 2), (2, 2))}), Code.INCOMPLETE),
+        (unsaid(other={"errors": ((3, 3), (3, 3)), "waited": ((100, 0), (0, 0))}), Code.INCOMPLETE),
+        # the other one waited for nothing
+        (unsaid(other={"waited": ((0, 1), (0, 0))}), Code.INCOMPLETE),
+        (kept("BAD_LOGITS", unsaid().blocks[1]), Code.RANK_DIED),
+        (kept("BAD_LOGITS", *unsaid().blocks[::-1]), Code.RANK_DIED),
+    ],
+)
+def test_a_fault_that_was_kept_to_itself_leaves_its_peer_waiting(found, code):
+    assert judge.kept_to_itself(found, 1, 100) is code
+
+
+def test_who_waited_longer_is_told_by_the_first_exchange():
+    one, other = (block(0, waited=((wait, 9 - wait),)) for wait in (5, 4))
+    assert judge.waited_longer(one, other)
+    assert not judge.waited_longer(other, one)
+    assert not judge.waited_longer(one, one)
 
 
 def test_the_longest_wait_is_that_of_any_row_and_position():
@@ -644,7 +750,7 @@ def test_nobody_who_speaks_has_not_failed_closed():
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize(("took", "code"), [(LIMIT, None), (LIMIT + 1, Code.STEP_TIMEOUT)])
+@pytest.mark.parametrize(("took", "code"), [(LIMIT, None), (LIMIT + 1, Code.WAIT_NOT_BOUNDED)])
 def test_a_wait_without_a_bound_is_no_failing_closed(rank, took, code):
     slow = [late(one, elapsed_ns=took if one == rank else 1) for one in (0, 1)]
     assert judge.failed_closed(kept(TIMEOUT, *slow), TIMEOUT, LIMIT) is code
@@ -675,32 +781,39 @@ def test_a_fault_shows_from_its_position_on_and_on_both_ranks(found, code):
     assert judge.inside(found, Code.BAD_LOGITS) is code
 
 
-FIRST = kept(TIMEOUT, late(0, elapsed_ns=900), late(1, elapsed_ns=100))
+NOTHING, WAITED = ((0, 0), (0, 0)), ((0, 1), (0, 0))
+
+
+def still(rank, **changes):
+    """A rank that failed before and was launched again: it waits for nobody."""
+    return late(rank, **{"waited": NOTHING, **changes})
 
 
 @pytest.mark.parametrize(
     ("blocks", "ranks", "code"),
     [
-        ([late(0, elapsed_ns=450), late(1)], (0, 1), None),
-        ([late(0)], (0,), None),
-        # waited out a budget again, which ends in the very same word
-        ([late(0), late(1, elapsed_ns=451)], (0, 1), Code.STICKY),
-        ([late(0, elapsed_ns=900)], (0,), Code.STICKY),
-        ([late(0), late(1, elapsed_ns=LIMIT + 1)], (0, 1), Code.STEP_TIMEOUT),
-        ([late(0), late(1, own_error=2)], (0, 1), Code.WRONG_ERROR_WORD),
-        ([late(0), late(1, errors=((3, 0), (3, 3)))], (0, 1), Code.STICKY),
-        ([late(0)], (0, 1), Code.RANK_DIED),
+        ([still(0, elapsed_ns=LIMIT), still(1)], (0, 1), None),
+        ([still(0)], (0,), None),
+        # waited again, which ends in the very same word
+        ([still(0), still(1, waited=WAITED)], (0, 1), Code.STICKY),
+        ([still(0, waited=WAITED), still(1)], (0, 1), Code.STICKY),
+        ([still(0, waited=WAITED)], (0,), Code.STICKY),
+        ([still(0), still(1, elapsed_ns=LIMIT + 1)], (0, 1), Code.WAIT_NOT_BOUNDED),
+        ([still(0), still(1, own_error=2)], (0, 1), Code.WRONG_ERROR_WORD),
+        ([still(0), still(1, errors=((3, 0), (3, 3)))], (0, 1), Code.STICKY),
+        ([still(0)], (0, 1), Code.RANK_DIED),
         ([], (0,), Code.RANK_DIED),
     ],
 )
 def test_a_failed_rank_that_is_launched_again_waits_for_nobody(blocks, ranks, code):
-    assert judge.stuck(blocks, ranks, TIMEOUT, FIRST, LIMIT) is code
+    assert judge.stuck(blocks, ranks, TIMEOUT, LIMIT) is code
 
 
-def test_a_fault_for_which_nobody_waited_is_only_bounded():
-    again = [block(0, own_error=2, errors=((2, 2), (2, 2)), elapsed_ns=901)]
-    assert judge.stuck(again, (0,), Code.BAD_LOGITS, FIRST, LIMIT) is None
-    assert judge.stuck(again, (0,), Code.BAD_LOGITS, FIRST, 900) is Code.STEP_TIMEOUT
+def test_whatever_the_fault_was_nobody_waits_for_it_again():
+    again = {"own_error": 2, "errors": ((2, 2), (2, 2))}
+    assert judge.stuck([still(0, **again)], (0,), Code.BAD_LOGITS, LIMIT) is None
+    waiting_again = [still(0, **again, waited=WAITED)]
+    assert judge.stuck(waiting_again, (0,), Code.BAD_LOGITS, LIMIT) is Code.STICKY
 
 
 def answered(**changes):

@@ -40,7 +40,7 @@ def test_a_refusal_comes_back_in_its_own_words(code):
 def test_why_a_machine_cannot_say_is_the_reason_against_each(tmp_path):
     said = Refusal(Code.NO_GPU_PAIR, "NVML", "a driver", "none is loaded")
     text = f"print({json.dumps({'refusal': said.as_dict()})!r})"
-    facts, unknown = ask_or_refusal(program(text))
+    facts, unknown = ask_or_refusal(lambda: ask_machine(program(text)))
     assert (facts, unknown.code) == (None, Code.NO_GPU_PAIR)
     path = tmp_path / "q.json"
     path.write_bytes(samples.sample("qualification"))
@@ -48,7 +48,7 @@ def test_why_a_machine_cannot_say_is_the_reason_against_each(tmp_path):
     ((reason,),) = (one.reasons for one in status([path], facts, policy, unknown))
     assert (reason.what, reason.code) == ("machine", Code.NO_GPU_PAIR)
     assert reason.found == "none: NVML: none is loaded"
-    assert ask_or_refusal(program("print('{}')")) == ({}, None)
+    assert ask_or_refusal(lambda: ask_machine(program("print('{}')"))) == ({}, None)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,20 @@ def refused(found):
 
 def test_the_first_two_gpus_that_reach_each_other_are_a_pair():
     assert pair_of(report(gpu(0), gpu(1))) == UUIDS
-    three = report(gpu(0), gpu(1), gpu(2), bad={(0, 1)})
-    assert pair_of(three) == (gpu(0).uuid, gpu(2).uuid)
+    third = gpu(2, pci_bus_id="00000000:D8:00.0")
+    three = report(gpu(0), gpu(1), third, bad={(0, 1)})
+    assert pair_of(three) == (gpu(0).uuid, third.uuid)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_gpu_whose_place_is_not_told_is_refused_before_the_run(index):
+    """Its receipt would not verify."""
+    gpus = [gpu(0), gpu(1)]
+    gpus[index] = gpu(index, pci_bus_id=None)
+    with pytest.raises(RefusedError) as caught:
+        pair_of(report(*gpus))
+    assert caught.value.refusal.code is Code.NO_GPU_PAIR
+    assert "PCI id" in caught.value.refusal.found
 
 
 @pytest.mark.parametrize(("gpus", "there"), [((), "no GPU"), ((0,), "0: H200"), ((1,), "1: H200")])
@@ -72,6 +84,7 @@ NAMES = {
     "gpu.1.pci_id": PLACES[1],
 }
 SECRETS = tuple(NAMES.values())
+WORDS = {value: name for name, value in NAMES.items()}
 TEXTS = st.lists(st.sampled_from([*SECRETS, "", "a", "GPU-", " on ", "\n"]), max_size=4).map(
     "".join
 )
@@ -120,19 +133,25 @@ def plain(tree):
 
 @given(TREES)
 def test_no_name_is_left_and_nothing_else_is_changed(tree):
-    found = without_names(tree, NAMES)
+    found = without_names(tree, WORDS)
     for text in texts(found):
         assert not any(secret in text for secret in SECRETS)
     assert back(found) == plain(tree)
 
 
 def test_a_name_as_the_key_of_an_object_is_taken_out_as_well():
-    found = without_names({"memory": {UUIDS[0]: 5, PLACES[1]: [6]}}, NAMES)
+    found = without_names({"memory": {UUIDS[0]: 5, PLACES[1]: [6]}}, WORDS)
     assert found == {"memory": {"gpu.0.uuid": 5, "gpu.1.pci_id": [6]}}
 
 
 def test_numbers_and_nothing_stay_what_they_are():
     for value in (0, 1, True, False, None, 1.5, 1 << 70):
-        assert without_names(value, NAMES) is value
-    assert without_names((), NAMES) == []
+        assert without_names(value, WORDS) is value
+    assert without_names((), WORDS) == []
     assert without_names({"a": UUIDS[0]}, {}) == {"a": UUIDS[0]}
+
+
+def test_the_longest_name_is_looked_for_first():
+    """The driver's own messages have a shorter form of a place that is inside the longer one."""
+    words = {"3b:00.0": "short", "0000:3b:00.0": "long"}
+    assert without_names("at 0000:3b:00.0, or 3b:00.0", words) == "at long, or short"

@@ -2,11 +2,13 @@
 
 import json
 import os
+import socket
 import subprocess
 from dataclasses import replace
 
 import pytest
 
+from pp4.clock import Deadline
 from pp4.errors import Code, Exit, Refusal, RefusedError, TimedOutError, UncleanError, WrongError
 from pp4.hold.processes import Owned
 from pp4.qualify import physical, receipt, soak
@@ -17,7 +19,7 @@ from pp4.receipts import Policy, verify
 from pp4.receipts.admission import Command, Refused, Subject, admit
 from pp4.receipts.digests import file_digest, installed_source
 from pp4.receipts.journal import first_break, head
-from tests.unit.qualify.fakes import Transcript, finds, raises
+from tests.unit.qualify.fakes import finds, raises
 from tests.unit.qualify.gpus import PLACES, UUIDS, gpu, report
 from tests.unit.qualify.physical_runs import LIBRARIES, QUIET, lab, two_gpus
 from tests.unit.receipts.samples import sample
@@ -113,7 +115,7 @@ def replace_gpu(one, **changes):
 
 def test_both_ways_are_told_of_the_ranks_and_not_of_the_driver_s_numbers(runs):
     """The pair may be any two of a host's GPUs, and the driver's numbers are not the ranks'."""
-    others = [gpu(0, mig=True), *(replace_gpu(gpu(n), pci_bus_id=f"0:{n}") for n in (1, 2))]
+    others = [gpu(0, mig=True), gpu(1), gpu(2, pci_bus_id="00000000:D8:00.0")]
     runs.report = report(*others)
     runs.now = others
     tree = runs.pair().receipt
@@ -354,10 +356,8 @@ def test_a_missing_package_refuses_before_the_gpus_are_looked_at(runs, monkeypat
     assert list(runs.root.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["2", "GPU-ffff", "first", ""])
+@pytest.mark.parametrize("name", ["2", "GPU-ffff", "first"])
 def test_a_gpu_that_nobody_has_is_refused(runs, name):
-    if name == "":
-        pytest.skip("no name is the first GPU")
     with pytest.raises(RefusedError) as caught:
         runs.solo(gpu=name)
     assert caught.value.refusal.code is Code.NO_GPU_PAIR
@@ -400,44 +400,40 @@ def test_evidence_that_does_not_fit_refuses_before_the_hold(runs):
 SOAK = {"positions": "1000", "mismatches": "0", "wait_histogram": [0, 5, 9]}
 
 
-def soaking(monkeypatch, result):
+def soaking(monkeypatch, result, code=None):
     """Put a result in the place of the soak; -> what it was asked for."""
     asked = []
 
-    def small(context, minutes, progress):
+    def small(context, minutes):
         asked.append((minutes, context.hold.gpus))
-        progress.note("soaking")
-        return result
+        if isinstance(result, Exception):
+            raise result
+        context.record.soak = result
+        return Finding(code, {}, 1000)
 
-    monkeypatch.setattr(soak, "soak", small)
+    monkeypatch.setattr(soak, "_soak", small)
     return asked
 
 
 def test_a_soak_is_in_the_receipt(runs, monkeypatch):
-    asked = soaking(monkeypatch, {"soak": SOAK})
-    transcript = Transcript()
-    outcome = runs.pair(soak_minutes=3, progress=transcript)
+    asked = soaking(monkeypatch, SOAK)
+    outcome = runs.pair(soak_minutes=3)
     assert asked == [(3, UUIDS)]
     assert outcome.receipt["soak"] == SOAK
     assert verified(outcome, "qualification") is Exit.DONE
-    assert transcript[-1] == ("note", "soaking")
+    (gate,) = (gate for gate in outcome.receipt["gates"] if gate["gate"] == 2)
+    assert (gate["arms"][-1]["arm"], gate["arms"][-1]["found"]) == ("soak", "pass")
 
 
 def test_nothing_is_soaked_unless_it_is_asked_for(runs, monkeypatch):
-    asked = soaking(monkeypatch, {"soak": SOAK})
+    asked = soaking(monkeypatch, SOAK)
     assert runs.pair().receipt.get("soak") is None
-    assert asked == []
-
-
-def test_a_pair_that_failed_is_not_soaked(runs, monkeypatch):
-    asked = soaking(monkeypatch, {"soak": SOAK})
-    assert runs.pair({"gate-2/ties": finds(LEAK)}, soak_minutes=3).verdict == "wrong"
     assert asked == []
 
 
 def test_a_mismatch_in_the_soak_is_wrong_and_leaves_its_receipt(runs, monkeypatch):
     """The rare race that a soak is for: what it found must not be lost."""
-    soaking(monkeypatch, {"soak": {**SOAK, "mismatches": "1"}, "verdict": "wrong"})
+    soaking(monkeypatch, {**SOAK, "mismatches": "1"}, Code.OUTPUT_MISMATCH)
     outcome = runs.pair(soak_minutes=3)
     assert (outcome.verdict, outcome.exit) == ("wrong", Exit.WRONG)
     assert outcome.receipt["soak"]["mismatches"] == "1"
@@ -445,22 +441,47 @@ def test_a_mismatch_in_the_soak_is_wrong_and_leaves_its_receipt(runs, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "verdict"),
     [
-        WrongError(Refusal(Code.RANK_DIED, "stream", "a rank", "none")),
-        TimedOutError(Refusal(Code.STEP_TIMEOUT, "stream", "an answer", "none")),
+        (WrongError(Refusal(Code.RANK_DIED, "stream", "a rank", "none")), "wrong"),
+        (TimedOutError(Refusal(Code.STEP_TIMEOUT, "stream", "an answer", "none")), "timeout"),
     ],
 )
-def test_a_soak_that_breaks_off_leaves_what_the_gates_found(runs, monkeypatch, error):
+def test_a_soak_that_breaks_off_leaves_what_the_gates_found(runs, monkeypatch, error, verdict):
     """A rank that dies after an hour of soaking is a finding, and the gates' are not lost by it."""
-
-    def broken(context, minutes, progress):
-        raise error
-
-    monkeypatch.setattr(soak, "soak", broken)
+    soaking(monkeypatch, error)
     outcome = runs.pair(soak_minutes=3)
-    assert outcome.exit is not Exit.DONE
+    assert outcome.verdict == verdict
     assert outcome.receipt_path.is_file()
+
+
+def test_a_hold_that_runs_out_leaves_a_receipt_of_what_was_found_before(runs, monkeypatch):
+    """The rest did not run, and says so."""
+
+    def last(context):
+        context.hold._grant = replace(
+            context.hold._grant, deadline=Deadline.after(context.hold.clock, 0.0)
+        )
+        return Finding(None)
+
+    outcome = runs.pair({"gate-4/neighbours": last})
+    assert (outcome.verdict, outcome.exit) == ("inconclusive", Exit.INCONCLUSIVE)
+    found = [
+        (f"gate-{g['gate']}/{a['arm']}", a["found"])
+        for g in outcome.receipt["gates"]
+        for a in g["arms"]
+    ]
+    place = [name for name, _ in found].index("gate-4/neighbours")
+    assert not any(text.startswith("not_run(") for _, text in found[: place + 1])
+    assert {text for _, text in found[place + 1 :]} == {"not_run(DEADLINE)"}
+    assert verified(outcome, "qualification") is Exit.DONE
+
+
+def test_a_gpu_that_is_lost_at_the_end_does_not_cost_the_receipt(runs):
+    runs.now = RefusedError(Refusal(Code.NO_GPU_PAIR, "GPU", "a GPU", "lost"))
+    outcome = runs.pair()
+    assert "temperature_c_after" not in outcome.receipt["gpus"][0]["facts"]
+    assert verified(outcome, "qualification") is Exit.DONE
 
 
 # -- names of machines ------------------------------------------------------------------------
@@ -510,6 +531,23 @@ def test_names_of_the_host_s_other_gpus_are_not_left_either(runs):
     text = bare(runs.pair({"gate-7/settled": raises(lost)}))
     for uuid in (*UUIDS, third.uuid):
         assert uuid not in text
+
+
+@pytest.mark.parametrize(
+    "place", ["0000:3b:00.0", "00000000:3B:00.0", "0000:af:00.0", "00000000:AF:00.0"]
+)
+def test_places_are_not_left_as_a_driver_words_them(runs, place):
+    error = WrongError(Refusal(Code.RANK_DIED, "NVRM", "a GPU", f"Xid (PCI:{place}): 79"))
+    assert place not in bare(runs.pair({"gate-7/settled": raises(error)}))
+
+
+def test_no_name_of_this_host_and_no_address_is_left_of_an_error(runs):
+    host = socket.gethostname()
+    said = f"{host}: connect to 10.20.30.40 and [fe80::1:2]: refused"
+    error = WrongError(Refusal(Code.RANK_DIED, "group", "a peer", said))
+    text = json.dumps(runs.pair({"gate-7/settled": raises(error)}).receipt["gates"])
+    for name in (host, "10.20.30.40", "fe80::1:2"):
+        assert name not in text
 
 
 @pytest.mark.parametrize("before", range(440, 500, 7))

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from pp4.clock import ManualClock
 from pp4.errors import Code, WrongError
-from pp4.qualify import soak
 from pp4.qualify.context import Context
-from pp4.qualify.gates import streams
-from pp4.qualify.progress import Silent
+from pp4.qualify.gates import KERNELS, streams
+from pp4.qualify.pair_qualify import plan
 from pp4.qualify.settings import REHEARSAL
+from pp4.qualify.soak import with_soak
 from pp4.wire.facts import BUCKETS, Expectation, Streamed
 from tests.unit.qualify.fakes import Hold
 
@@ -55,7 +55,6 @@ class Streaming:
     def __init__(self, spoiled=None, place=0, clock=None):
         self.spoiled, self.place, self.clock = spoiled or {}, place, clock
         self.primed, self.asked, self.limits, self.links = [], [], [], 0
-        self.torn_down = 0
 
     def ready(self, shape, controls):
         return bool(self.primed) and self.primed[-1] == shape
@@ -68,9 +67,6 @@ class Streaming:
 
     def link(self, rows, waits):
         self.links += 1
-
-    def teardown(self):
-        self.torn_down += 1
 
     def _answers(self, asked, limit_s):
         spoiled = self.spoiled if len(self.asked) == self.place else {}
@@ -119,7 +115,9 @@ def test_every_vocabulary_batch_and_kind_of_row_is_streamed_once(hold):
     assert finding.facts["vocabularies"] == tuple(shape.vocab for shape in SHAPES)
     assert finding.repetitions == finding.facts["rows"] >= SETTINGS.streamed_rows
     blocks = sum(one["blocks"] for _, one in session.asked)
-    assert sum(finding.facts["waits_below_2_to"]) == finding.facts["waits_below_2_to"][7] == blocks
+    # the exchanges of both ranks
+    assert finding.facts["waits_below_2_to"][7] == 2 * blocks
+    assert sum(finding.facts["waits_below_2_to"]) == 2 * blocks
 
 
 def test_no_two_streams_have_a_seed_in_common(hold):
@@ -265,28 +263,43 @@ def soaked(tmp_path, session_of, minutes=1):
     hold = Hold(tmp_path, clock)
     context = Context(hold, SETTINGS)
     context._session = session = session_of(clock)
-    result = soak.soak(context, minutes, Silent())
+    (arm,) = (
+        arm for gate in with_soak(KERNELS, minutes) for arm in gate.arms if arm.step.arm == "soak"
+    )
+    finding = arm.run(context)
     hold.journal.close()
-    return result, session
+    return finding, context.record.soak, session
+
+
+def test_a_soak_is_an_arm_only_where_it_is_asked_for():
+    assert with_soak(KERNELS, 0) == KERNELS
+    for minutes in (1, 60):
+        gates = with_soak(KERNELS, minutes)
+        (soak,) = [step for step in plan(gates) if step not in plan(KERNELS)]
+        assert (soak.name, soak.expected, soak.gating) == ("gate-2/soak", "pass", True)
+        assert str(minutes) in soak.what
+        (limit,) = (a.limit_s for gate in gates for a in gate.arms if a.step is soak)
+        # the last stream may begin in the last moment
+        assert 60 * minutes < limit <= 60 * minutes + 500
 
 
 def test_a_soak_repeats_every_kind_until_its_time_is_over(tmp_path):
-    result, session = soaked(tmp_path, lambda clock: Streaming(clock=clock), minutes=4)
+    finding, result, session = soaked(tmp_path, lambda clock: Streaming(clock=clock), minutes=4)
+    assert finding.code is None
     # ten seconds a stream
-    assert len(session.asked) == 24
+    assert len(session.asked) == finding.facts["streams"] == 24
     found = [(shape, one["batch"], one["cached"]) for shape, one in session.asked]
     assert found == [*KINDS, *KINDS][:24]
-    # a rendezvous for each, and nothing is left at the end
-    assert (session.links, session.torn_down) == (24, 1)
+    # a rendezvous for each
+    assert session.links == 24
     rows = sum(one["blocks"] * one["batch"] * one["n_out"] for _, one in session.asked)
     blocks = sum(one["blocks"] for _, one in session.asked)
     assert result == {
-        "soak": {
-            "positions": str(rows),
-            "mismatches": "0",
-            "wait_histogram": [0] * 7 + [blocks] + [0] * (BUCKETS - 8),
-        }
+        "positions": str(rows),
+        "mismatches": "0",
+        "wait_histogram": [0] * 7 + [2 * blocks] + [0] * (BUCKETS - 8),
     }
+    assert finding.repetitions == finding.facts["rows"] == rows
     seeds = [one["seed"] for _, one in session.asked]
     assert min(b - a for a, b in pairwise(seeds)) >= 200
 
@@ -294,8 +307,31 @@ def test_a_soak_repeats_every_kind_until_its_time_is_over(tmp_path):
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize(("changes", "code"), SPOILED)
 def test_a_soak_ends_at_the_first_stream_that_is_wrong(tmp_path, rank, changes, code):
-    result, session = soaked(tmp_path, lambda clock: Streaming({rank: changes}, 2, clock), 60)
+    made = soaked(tmp_path, lambda clock: Streaming({rank: changes}, 2, clock), 60)
+    finding, result, session = made
     assert len(session.asked) == 3
-    assert result["verdict"] == "wrong"
-    assert result["soak"]["mismatches"] == str(changes.get("mismatches", 0))
-    assert session.torn_down == 1
+    assert finding.code is code
+    # what it went through until then is told
+    assert result["mismatches"] == str(changes.get("mismatches", 0))
+    assert int(result["positions"]) == finding.facts["rows"] > 0
+
+
+# -- the controls of a stream -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["many-rows-of-a-mutant", "many-rows-unstamped"])
+@pytest.mark.parametrize(
+    ("changes", "code"), [({}, None), ({"mismatches": 8}, Code.OUTPUT_MISMATCH), *SPOILED[1:]]
+)
+def test_a_mutant_in_a_stream_is_caught_by_what_differs(hold, name, changes, code):
+    context = Context(hold, SETTINGS)
+    context._session = session = Streaming(dict.fromkeys((0, 1), changes))
+    (arm,) = (arm for arm in streams.ARMS if arm.step.arm == name)
+    finding = arm.run(context)
+    if code is Code.RANKS_DIFFER:
+        # both ranks give the same other thing: that alone is no mismatch
+        code = None
+    assert finding.code is code
+    ((_, asked),) = session.asked
+    assert asked["control"] == finding.facts["mutant"]
+    assert arm.step.expected == "caught(OUTPUT_MISMATCH)"

@@ -93,6 +93,9 @@ def test_a_fact_has_all_its_members_and_is_read_back(model, tree):
     [
         (Stream, {**STREAM, "blocks": 0}),
         (Stream, {**STREAM, "skew_ns": -1}),
+        (Stream, {**STREAM, "control": 1}),
+        (Launch, {"delay_ns": -1}),
+        (Launch, {"delay_ns": 0.5}),
         (Stream, {**STREAM, "cached": "some"}),
         (Streamed, {**STREAMED, "own_error": 6}),
         (Streamed, {**STREAMED, "peer_error": -1}),

@@ -109,6 +109,31 @@ def test_a_new_link_forgets_graphs_and_buffers_of_the_old_one(bench):
     assert bench.run(CASE, Launch()).stamps == ((71, 72),) * 2
 
 
+def test_a_launch_is_held_back_by_what_was_asked_for_and_gives_the_same(bench, monkeypatch):
+    said, digests = [], set()
+    monkeypatch.setattr(bench.device, "delay", said.append)
+    monkeypatch.setattr(bench, "pause", said.append)
+    bench.capture("g", CASE, None)
+    for graph in (None, "g"):
+        for delay_ns in (0, 7):
+            digests.add(bench.run(CASE, Launch(graph=graph, delay_ns=delay_ns)).digest)
+    # it said that it launches before it held anything back, or the peer would have no head start
+    assert said == ["launching", "launching", 7] * 2
+    assert len(digests) == 1
+
+
+def test_a_launch_that_pauses_says_so_before_its_position_and_goes_on(bench, monkeypatch):
+    said, launched = [], []
+    monkeypatch.setattr(bench, "pause", lambda name: said.append((name, len(launched))))
+    block = bench.sampled_block(CASE)
+    launch = block.launch
+    monkeypatch.setattr(block, "launch", lambda index: launched.append(index) or launch(index))
+    found = bench.run(CASE, Launch(pause_before=1))
+    assert said == [("launching", 0), ("paused", 1)]
+    assert launched == [0, 1]
+    assert found.clean
+
+
 def test_epochs_may_be_bounded_from_the_start_of_a_link(bench):
     bench.make_link(2, 3, Waits(epochs=1), 70)
     found = bench.run(CASE, Launch())

@@ -39,6 +39,34 @@ def test_only_libraries_that_matter_count_each_once_in_order(libraries, tmp_path
     assert mapped(maps) == tuple(tmp_path / name for name in sorted(files))
 
 
+def test_what_lies_in_a_directory_can_be_left_out(tmp_path):
+    (tmp_path / "cache" / "deep").mkdir(parents=True)
+    (tmp_path / "cache-of-another").mkdir()
+    names = ("libtorch.so", "cache/cuda_utils.so", "cache/deep/cuda_utils.so")
+    for name in (*names, "cache-of-another/cuda_utils.so"):
+        (tmp_path / name).write_bytes(name.encode())
+    maps = write_maps(tmp_path, *names, "cache-of-another/cuda_utils.so")
+    assert len(mapped(maps)) == len(fingerprints(maps=maps)) == 4
+    kept = [tmp_path / "cache-of-another/cuda_utils.so", tmp_path / "libtorch.so"]
+    (tmp_path / "link").symlink_to(tmp_path / "cache")
+    for outside in (tmp_path / "cache", tmp_path / "link", tmp_path / "cache" / ".." / "cache"):
+        assert list(mapped(maps, outside)) == kept
+        found = fingerprints(maps=maps, outside=outside)
+        # a name that is no longer double is short
+        assert [one.name for one in found] == ["cuda_utils.so", "libtorch.so"]
+    assert len(mapped(maps, tmp_path / "nowhere")) == 4
+    assert fingerprints(maps=maps, outside=tmp_path) == ()
+
+
+def test_a_flip_is_among_what_counts(tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "libcuda_tiny.so").write_bytes(b"x")
+    (tmp_path / "libtorch.so").write_bytes(b"torch")
+    maps = write_maps(tmp_path, "cache/libcuda_tiny.so", "libtorch.so")
+    (found,) = fingerprints(flip=True, maps=maps, outside=tmp_path / "cache")
+    assert (found.name, found.sha256) == ("libtorch.so", sha(b"torci"))
+
+
 def test_fingerprints_are_the_bytes(libraries):
     files, maps = libraries
     found = {one.name: one.sha256 for one in fingerprints(maps=maps)}

@@ -281,6 +281,21 @@ def test_streams_of_ranks_with_other_inputs_tell_so(pair):
     assert first["mismatches"] + second["mismatches"] > 0
 
 
+def test_a_control_streams_under_its_own_name_and_is_found_by_both_ranks(owner):
+    owner.fresh(controls=["dropped_candidate"])
+    for found in owner.both("stream", {**STREAM, "blocks": 2, "control": "dropped_candidate"}):
+        assert (found["blocks"], found["own_error"], found["peer_error"]) == (2, 0, 0)
+        assert found["mismatches"] > 0
+        number, row, index = found["first_mismatch"]
+        assert number in (0, 1)
+        assert row in (0, 1)
+        assert index in (0, 1)
+    # the product's own stream on the same pair is clean, and no other control runs
+    owner.link()
+    assert [found["mismatches"] for found in owner.both("stream", STREAM)] == [0, 0]
+    assert owner.both("stream", {**STREAM, "control": "t0_draws"}) == ["UNPRIMED"] * 2
+
+
 def test_nothing_streams_before_priming(owner):
     owner.start()
     owner.link()
