@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pp4.clock import Deadline
+from pp4.clock import Deadline, SystemClock
 from pp4.hold.open import OpenHold
 from pp4.qualify import judge
 from pp4.qualify.session import CARELESS, Session
@@ -133,7 +133,8 @@ class Context:
 
         A driver takes memory back a moment after a process has ended.
         """
-        deadline = Deadline.after(self.hold.clock, _AT_REST_S)
+        # real time, whatever clock the HOLD has: a driver is waited for
+        deadline = Deadline.after(SystemClock(), _AT_REST_S)
         while True:
             found = self.gpus()
             above = any(judge.above(found, self.record.baseline))

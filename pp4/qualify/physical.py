@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from pp4.qualify import receipt
 from pp4.qualify.context import Context
 from pp4.qualify.gates import PHYSICAL, SOLO, Gate
 from pp4.qualify.host import look_at_gpus
+from pp4.qualify.naming import private_names, without_host, without_names, words_for
 from pp4.qualify.pair_qualify import pair_qualify
 from pp4.qualify.progress import Progress
 from pp4.qualify.receipt import Outcome
@@ -52,11 +51,12 @@ SOLO_LIMITS = (
 )
 
 
-_ADDRESS = r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\[[0-9a-fA-F:]+:[0-9a-fA-F:]*\]"
-_ERRORS = ("refusal", "left")
-"""Facts of an arm that ended in an error: texts of whoever raised it."""
 _AS_THEY_ARE = ("private", "journal")
 """Members in which nothing is replaced: lines of the journal hang together by their digests."""
+
+
+def _shown(gpu: Gpu) -> str:
+    return f"{gpu.index}: {gpu.name}" + ("" if gpu.whole else " (cut into slices)")
 
 
 def pair_of(report: GpuReport) -> tuple[str, str]:
@@ -73,8 +73,11 @@ def pair_of(report: GpuReport) -> tuple[str, str]:
                 Refusal(Code.NO_GPU_PAIR, PAIR_COMMAND, "GPUs whose place is told", "no PCI id")
             )
     if pair is None:
-        there = ", ".join(f"{gpu.index}: {gpu.name}" for gpu in report.gpus) or "no GPU"
-        ways = [f"{way.source} to {way.target}: write {way.write}" for way in report.p2p]
+        there = ", ".join(_shown(gpu) for gpu in report.gpus) or "no GPU"
+        ways = [
+            f"{way.source} to {way.target}: read {way.read}, write {way.write}"
+            for way in report.p2p
+        ]
         raise RefusedError(
             Refusal(
                 Code.NO_GPU_PAIR,
@@ -161,66 +164,13 @@ def _topology(report: GpuReport, gpus: Sequence[Gpu]) -> dict[str, object]:
     return facts
 
 
-def _private(gpus: Sequence[Gpu]) -> dict[str, str]:
-    leaves = {f"gpu.{rank}.uuid": gpu.uuid for rank, gpu in enumerate(gpus)}
-    places = {f"gpu.{rank}.pci_id": gpu.pci_bus_id for rank, gpu in enumerate(gpus)}
-    return {**leaves, **{name: place for name, place in places.items() if place}}
-
-
-def _said(report: GpuReport, gpus: Sequence[Gpu]) -> dict[str, str]:
-    """What must not be said outside of ``private``, and what is said in its place."""
-    mine = _private(gpus)
-    words = {value: name for name, value in mine.items()}
-    for gpu in report.gpus:
-        rank = next((rank for rank, one in enumerate(gpus) if one.uuid == gpu.uuid), None)
-        name = "another GPU" if rank is None else f"gpu.{rank}"
-        words.setdefault(gpu.uuid, name)
-        if gpu.pci_bus_id:
-            words.setdefault(gpu.pci_bus_id, name)
-            # the driver's own messages have four digits of a domain, in small letters
-            words.setdefault(gpu.pci_bus_id[4:].lower(), name)
-    return words
-
-
-def without_names(tree: object, words: Mapping[str, str]) -> object:
-    """Put other words in the place of names of GPUs, wherever they are said."""
-    if isinstance(tree, str):
-        for word in sorted(words, key=len, reverse=True):
-            tree = tree.replace(word, words[word])
-        return tree
-    if isinstance(tree, Mapping):
-        return {key: without_names(value, words) for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        return [without_names(value, words) for value in tree]
-    return tree
-
-
-def _without_host(gates: object) -> object:
-    """Take this host's name and any address out of what errors said; the facts have neither."""
-    host = re.escape(socket.gethostname())
-    pattern = re.compile(
-        rf"\b{host}\b|\b\d{{1,3}}(?:\.\d{{1,3}}){{3}}\b|\[[0-9a-fA-F:]+:[0-9a-fA-F:]*\]"
-    )
-
-    def clean(tree: object, inside: bool) -> object:
-        if isinstance(tree, str):
-            return pattern.sub("a host", tree) if inside else tree
-        if isinstance(tree, Mapping):
-            return {key: clean(value, inside or key in _ERRORS) for key, value in tree.items()}
-        if isinstance(tree, list | tuple):
-            return [clean(value, inside) for value in tree]
-        return tree
-
-    return clean(gates, False)
-
-
 def _body(
     hold: OpenHold, context: Context, report: GpuReport, members: Mapping[str, object]
 ) -> dict[str, object]:
     """Members of a receipt of GPUs, names of machines replaced by those of private leaves."""
     gpus = [find(report, uuid) for uuid in hold.gpus]
     driver = report.driver_version or "not told"
-    names, words = _private(gpus), _said(report, gpus)
+    names, words = private_names(gpus), words_for(report, gpus)
     shown = {
         "hardware_executed": True,
         "gpus": [
@@ -241,7 +191,7 @@ def _body(
         raise TypeError("private leaves are an object")
     return {
         **{name: without_names(part, words) for name, part in shown.items()},
-        "gates": _without_host(without_names(members["gates"], words)),
+        "gates": without_host(without_names(members["gates"], words)),
         "journal": members["journal"],
         "private": {**private, **opened(names)},
     }

@@ -80,7 +80,10 @@ class Settings:
         facts: dict[str, Fact] = {
             **self.shape.model_dump(),
             **{f"late_{name}": value for name, value in self.late_shape.model_dump().items()},
-            "more_vocabs": tuple(shape.vocab for shape in self.more_shapes),
+            **{
+                f"more_{name}": tuple(getattr(shape, name) for shape in self.more_shapes)
+                for name in Shape.model_fields
+            },
             **{f"text_{name}": value for name, value in self.text_shape.model_dump().items()},
             "devices": self.devices,
             "seed": self.seed,

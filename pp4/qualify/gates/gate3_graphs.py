@@ -119,8 +119,8 @@ def _reused_epoch(context: Context) -> Finding:
     case = context.case(1, 1, 450)
     name = _capture(session, case, control)
     first = _replay(session, name, case)
-    if first.released:
-        return Finding(None, {"control": control, "first": "released"})
+    if first.why != Code.INCOMPLETE:
+        return Finding(None, {"control": control, "first": first.why or "released"})
     again = {"case": case.model_dump(), "launch": Launch(graph=name).model_dump()}
     blocks = [read(Block, facts_of(rank)) for rank in session.both("run", again)]
     words = {word_of(block) for block in blocks}

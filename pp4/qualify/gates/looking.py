@@ -80,7 +80,9 @@ def facts(gpus: Sequence[Gpu]) -> dict[str, Fact]:
         "memory_mhz": tuple(_text(one.clocks.memory) for one in gpus),
         "temperature_c": tuple(_text(one.temperature_c) for one in gpus),
         "power_mw": tuple(_text(one.power_mw) for one in gpus),
-        "slowed_by": tuple(" ".join(one.slowed_by or ("not told",)) for one in gpus),
+        "slowed_by": tuple(
+            "not told" if one.slowed_by is None else " ".join(one.slowed_by) for one in gpus
+        ),
         "ecc_uncorrected": tuple(_text(one.ecc_uncorrected) for one in gpus),
     }
 
