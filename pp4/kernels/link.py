@@ -289,11 +289,6 @@ class SharedMemoryLink(LinkState):
             )
         return self._peer_address
 
-    def inboxes(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Own and peer inbox, ``[rows * 2 * 32]`` int64, for the data-pattern check."""
-        inbox = self.rows * SLOTS * 32
-        return self._words[:inbox], self._peer_words[:inbox]
-
     def close(self) -> None:
         """Let go of both maps and remove the own file; a map ends with the last tensor over it."""
         self._peer_address = 0

@@ -93,7 +93,7 @@ def run(
         _write(peer, peer[TURN:ANSWER], own[ANSWER:], seed, epochs, flip_at, deadline)
         own[ANSWER] = POISON
         return Result(epochs, 0)
-    return Result(epochs, _read(own, own[TURN:ANSWER], peer[ANSWER:], seed, epochs, deadline, True))
+    return Result(epochs, _read(own, own[TURN:ANSWER], peer[ANSWER:], seed, epochs, deadline))
 
 
 def launched(
@@ -199,44 +199,12 @@ def _read(
     seed: int,
     epochs: int,
     deadline: float,
-    restore: bool,
 ) -> int:
     wrong = 0
     for epoch in range(epochs):
         _await(turn, epoch + 1, deadline)
         wrong += not np.array_equal(inbox[:WORDS], pattern(seed, epoch))
-        if restore and epoch == epochs - 1:
+        if epoch == epochs - 1:
             inbox[:ANSWER] = POISON
         answer[0] = epoch + 1
     return wrong
-
-
-def write(
-    peer: torch.Tensor, turn: torch.Tensor, seed: int, epochs: int, *, flip_at: int, limit_s: float
-) -> None:
-    """Write the pattern of each epoch into the peer's inbox and wait until it was read.
-
-    Args:
-        peer: the peer's inbox, at least 32 int64 words.
-        turn: ``[2]`` int64 words in the peer's workspace: epochs written, epochs read.
-        seed: of the pattern.
-        epochs: how many.
-        flip_at: epoch in which one bit is flipped on purpose, -1 for none.
-        limit_s: for all epochs together.
-
-    Raises:
-        TimedOutError: the reader did not come in time.
-    """
-    words, turns = peer.numpy(), turn.numpy()
-    deadline = time.monotonic() + limit_s
-    _write(words, turns[:1], turns[1:], seed, epochs, flip_at, deadline)
-
-
-def read(inbox: torch.Tensor, turn: torch.Tensor, seed: int, epochs: int, *, limit_s: float) -> int:
-    """Read the own inbox in each epoch; -> epochs whose 256 bytes were not the pattern.
-
-    Arguments and errors as for :func:`write`; ``inbox`` and ``turn`` lie in the own workspace.
-    """
-    words, turns = inbox.numpy(), turn.numpy()
-    deadline = time.monotonic() + limit_s
-    return _read(words, turns[:1], turns[1:], seed, epochs, deadline, False)

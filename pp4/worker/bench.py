@@ -81,8 +81,8 @@ class Bench:
         self.priming = Priming()
         self.geometry: Geometry | None = None
         self._link: PairLink | None = None
-        self._heads: dict[tuple[str, int], Head] = {}
-        self._blocks: dict[tuple[str, int, int, str], SampledBlock] = {}
+        self._heads: dict[tuple[Geometry, str, int], Head] = {}
+        self._blocks: dict[tuple[Geometry, str, int, int, str], SampledBlock] = {}
         self._graphs: dict[str, RecordedGraph] = {}
         self._mutants: dict[str, Any] = {}
 
@@ -118,8 +118,9 @@ class Bench:
         """Build and load a mutant of the kernel; the seal ends that as well."""
         home = self.directory / f"controls-{self.rank}-{os.getpid()}"
         home.mkdir(exist_ok=True)
-        self._mutants[control] = self.device.plant(shape, control, home)
-        self.priming.add(specialisation(inputs.geometry_of(shape), self.device.shards, control))
+        key = specialisation(inputs.geometry_of(shape), self.device.shards, control)
+        self._mutants[key] = self.device.plant(shape, control, home)
+        self.priming.add(key)
 
     def seal(self) -> None:
         """Nothing compiles from now on."""
@@ -168,9 +169,9 @@ class Bench:
         return self.geometry
 
     def _head(self, cached: str, shards: tuple[int, ...]) -> Head:
-        key = (cached, len(shards))
+        geometry = self.require_geometry()
+        key = (geometry, cached, len(shards))
         if key not in self._heads:
-            geometry = self.require_geometry()
             self._heads[key] = inputs.head(geometry, cached, shards, self.device.where)
         return self._heads[key]
 
@@ -181,12 +182,14 @@ class Bench:
     def _mutant(self, control: str | None) -> Any:
         if control is None:
             return None
-        self.priming.require(self._key(control))
-        return self._mutants[control]
+        key = self._key(control)
+        self.priming.require(key)
+        return self._mutants[key]
 
     def sampled_block(self, case: Case, control: str | None = None) -> SampledBlock:
         """The buffers of a case's shape, the same ones every time."""
-        key = (case.cached, case.batch, case.n_out, control or "")
+        geometry = self.require_geometry()
+        key = (geometry, case.cached, case.batch, case.n_out, control or "")
         if key not in self._blocks:
             self._blocks[key] = SampledBlock(
                 self._head(case.cached, (0, 1) if self.device.shards == 2 else (self.rank,)),

@@ -13,17 +13,18 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
 from pp4.wire import Decoder, Reply, Request, asks, encode_reply
-from pp4.wire.facts import Block, Case, Exchange, Grid, Primed, Selected, read, refusal_of
+from pp4.wire.facts import Block, Case, Exchange, Grid, Selected, read, refusal_of
 from pp4.wire.frames import Model
 from pp4.worker.compiling import Homes
 from pp4.worker.device import Seats
 from pp4.worker.gpus import read_gpus
 from pp4.worker.launching import began, launch
+from pp4.worker.pair_priming import prime_pair
 from pp4.worker.ranks import Pair
 from pp4.worker.release import Release, Rule, both_ranks
 
@@ -32,7 +33,6 @@ _START_RANGE = (1 << 20) - 1
 _STRIDE = 648_056
 """Has no divisor in common with the range, and lies near its golden section: the starts of
 successive generations are all different and far apart."""
-_PRIME_S = 240.0
 _PAIR = Seats()
 _SOLO = "--solo"
 _ASK_S = 60.0
@@ -171,11 +171,9 @@ class Owner:
         replies = self.pair.both(verb, arguments, limit_s)
         return {"ranks": [{"facts": r.facts, "refusal": r.refusal} for r in replies]}
 
-    def _demand(
-        self, verb: str, arguments: tuple[Facts, Facts] = ({}, {}), limit_s: float = _ASK_S
-    ) -> None:
+    def _demand(self, verb: str, arguments: tuple[Facts, Facts] = ({}, {})) -> None:
         """Ask both for something that neither may refuse."""
-        for rank in self._relay(verb, arguments, limit_s)["ranks"]:
+        for rank in self._relay(verb, arguments)["ranks"]:
             if rank["facts"] is None:
                 raise WrongError(refusal_of(rank["refusal"]))
 
@@ -203,64 +201,15 @@ class Owner:
     # -- priming ----------------------------------------------------------------------------
 
     def _prime(self, asked: asks.Prime) -> Facts:
-        """Prime both ranks, then seal both: nothing launches before, nothing compiles after.
-
-        The digests of both ranks are compared every time, for the pair's kernel and for solo.
-        """
-        deadline = Deadline.after(SystemClock(), _PRIME_S)
+        """Prime both ranks, then seal both: nothing launches before, nothing compiles after."""
         self._priming = True
         try:
-            self._ask_prime(asked, 1, asked.delayed)
-            meanwhile = "" if asked.delayed is None else self._meanwhile(asked, deadline)
-            pair = self._compared(deadline)
-            self._ask_prime(asked, 2, None)
-            solo = self._compared(deadline)
-            planted = {"shape": asked.shape.model_dump(), "controls": asked.controls}
-            self._demand("plant", (planted, planted), deadline.remaining_s())
+            facts = prime_pair(self.pair, asked, self._try_launch)
         finally:
             self._priming = False
         self._demand("seal")
         self._sealed = True
-        return {"primed": pair, "solo": solo, "meanwhile": meanwhile}
-
-    def _ask_prime(self, asked: asks.Prime, shards: Literal[1, 2], delayed: int | None) -> None:
-        for rank in (0, 1):
-            given = asks.PrimeOfRank(
-                shape=asked.shape,
-                shards=shards,
-                recorded=asked.recorded,
-                delayed=rank == delayed,
-            )
-            self.pair.ask(rank, "prime", given.model_dump())
-
-    def _meanwhile(self, asked: asks.Prime, deadline: Deadline) -> str:
-        """Try a launch while the delayed rank waits; -> the code of the refusal."""
-        late = self.pair[asked.delayed or 0]
-        ready = self.pair[1 - late.rank]
-        self.pair.until(lambda: ready.settled and late.reached("paused"), deadline, "prime")
-        if "paused" not in late.events:
-            # it answered or died instead: a word to go on would be taken for its next request
-            return ""
-        code = self._try_launch(asked.probe)
-        self.pair.resume(late.rank)
-        return code
-
-    def _compared(self, deadline: Deadline) -> list[Facts]:
-        """What both ranks primed; refuses where it is not the same."""
-        self.pair.until(lambda: all(end.settled for end in self.pair.ends), deadline, "prime")
-        primed = [self._primed(rank) for rank in (0, 1)]
-        keys = {(one.key, one.ptx_sha256, one.cubin_sha256) for one in primed}
-        if len(keys) != 1:
-            raise WrongError(
-                Refusal(Code.KERNELS_DIFFER, "priming", "equal digests on both ranks", str(keys))
-            )
-        return [one.model_dump() for one in primed]
-
-    def _primed(self, rank: int) -> Primed:
-        reply = self.pair[rank].answer("prime")
-        if reply.facts is None:
-            raise WrongError(refusal_of(reply.refusal))
-        return read(Primed, reply.facts)
+        return facts
 
     def _try_launch(self, probe: asks.RunBlock | None) -> str:
         """Whether a launch is refused while a rank is not primed; -> the code of the refusal."""
