@@ -43,7 +43,6 @@ class Record:
     definition: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     baseline: tuple[Gpu, ...] = ()
-    soak: dict[str, object] | None = None
 
 
 class Context:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from pp4.config import ON_GPUS, child_environment
 from pp4.errors import Code, Refusal, RefusedError, TimedOutError
+from pp4.receipts.bindings import Subject
 from pp4.receipts.canonical import parse, shown
 from pp4.wire.facts import refusal_of
+from pp4.wire.machine import Machine
 
 MODULE: Final = "pp4.worker.machine"
 PROGRAM: Sequence[str] = (sys.executable, "-P", "-m", MODULE)
@@ -86,3 +88,32 @@ def _answer(done: subprocess.CompletedProcess[bytes]) -> Mapping[str, object]:
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
     found = f"exit code {done.returncode}, {said[-1] if said else json.dumps(tree)}"
     raise RefusedError(Refusal(Code.UNREADABLE, MODULE, "facts of this machine", shown(found, 300)))
+
+
+def subject_of(
+    machine: Machine, source_digest: str, uuids: Collection[str] | None = None
+) -> Subject:
+    """Return what evidence is held against.
+
+    Args:
+        machine: what it says about itself.
+        source_digest: of the installed source.
+        uuids: the GPUs that are meant; those of them that are not here are missing from the
+            result, and where none is here, or None is given, all GPUs of the machine stand in it.
+    """
+    meant = [gpu for gpu in machine.gpus if uuids and gpu.uuid in uuids] or machine.gpus
+    digests: dict[str, set[str]] = {}
+    for library in machine.libraries:
+        digests.setdefault(library.name, set()).add(library.sha256)
+    return Subject(
+        source_digest=source_digest,
+        gpu_models=frozenset(gpu.name for gpu in meant),
+        gpu_uuids=frozenset(gpu.uuid for gpu in meant),
+        drivers=frozenset(gpu.driver for gpu in meant),
+        # Two files under one name equal no single digest, and both are said.
+        libraries={name: " and ".join(sorted(found)) for name, found in digests.items()},
+        kernels={
+            f"{one.name}/{one.rank}/{one.target}": f"{one.ptx_sha256}:{one.cubin_sha256}"
+            for one in machine.kernels
+        },
+    )

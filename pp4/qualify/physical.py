@@ -21,6 +21,7 @@ from pp4.qualify.pair_qualify import pair_qualify
 from pp4.qualify.progress import Progress
 from pp4.qualify.receipt import Outcome
 from pp4.qualify.settings import physical
+from pp4.qualify.soak import result as soak_result
 from pp4.qualify.soak import with_soak
 from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
 from pp4.receipts.digests import Source, installed_source
@@ -262,8 +263,9 @@ def _go(
                 "limits": list(run.limits),
                 **receipt.members(hold, context, results, gates, "qualified", run.kernels),
             }
-            if context.record.soak is not None:
-                members["soak"] = context.record.soak
+            soaked = soak_result(results)
+            if soaked is not None:
+                members["soak"] = soaked
             body = _body(hold, context, report, members)
         # the HOLD is closed and its processes are proven dead: only now is there a claim to make
         receipt.require_same_source(source, run.name)

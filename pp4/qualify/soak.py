@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle, product
 
 from pp4.clock import Deadline
-from pp4.qualify import judge
 from pp4.qualify.arms import Arm, Finding, must_pass
 from pp4.qualify.context import Context
 from pp4.qualify.gates import Gate, streams
+from pp4.qualify.pair_qualify import ArmResult
 from pp4.wire.facts import BUCKETS, Cached
 
 GATE = 2
+_ARM = "soak"
 _BLOCKS = 200
 """Blocks of one stream; each stream has a rendezvous of its own."""
 _CACHED: tuple[Cached, ...] = ("none", "mixed", "all")
@@ -37,11 +39,25 @@ def with_soak(gates: tuple[Gate, ...], minutes: int) -> tuple[Gate, ...]:
 def _arm(minutes: int) -> Arm:
     return must_pass(
         GATE,
-        "soak",
+        _ARM,
         f"{minutes} minutes of exchanges with random skew, every row held against the reference",
         lambda context: _soak(context, minutes),
         limit_s=minutes * 60.0 + _SLACK_S,
     )
+
+
+def result(results: Sequence[ArmResult]) -> dict[str, object] | None:
+    """Member ``soak`` of a receipt; None where no soak came to its end."""
+    for one in results:
+        facts = one.finding.facts
+        waits = facts.get("waits_below_2_to")
+        if (one.step.gate, one.step.arm) == (GATE, _ARM) and isinstance(waits, tuple):
+            return {
+                "positions": str(facts["rows"]),
+                "mismatches": str(facts["mismatches"]),
+                "wait_histogram": list(waits),
+            }
+    return None
 
 
 def _soak(context: Context, minutes: int) -> Finding:
@@ -57,16 +73,10 @@ def _soak(context: Context, minutes: int) -> Finding:
         streams_run += 1
         seed = _SEEDS * (_FIRST + streams_run)
         stream = streams.asked(context, batch, settings.streamed_n_out, cached, _BLOCKS, seed)
-        found = streams.streamed(context.fresh(shape=shape), stream)
+        found, wrong = streams.streamed(context, context.fresh(shape=shape), stream)
         positions += min(one.rows for one in found)
         mismatches += sum(one.mismatches for one in found)
         waits = [sum(counts) for counts in zip(waits, *(one.waits for one in found), strict=True)]
-        wrong = judge.streamed(found, stream)
-    context.record.soak = {
-        "positions": str(positions),
-        "mismatches": str(mismatches),
-        "wait_histogram": waits,
-    }
     return Finding(
         wrong,
         {

@@ -8,12 +8,10 @@ what would run.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from pp4.receipts.bindings import Subject
 from pp4.wire.facts import Library, Rank
 from pp4.wire.frames import Model
 
@@ -78,32 +76,3 @@ class Machine(Model):
             if len(set(names)) != len(names):
                 raise ValueError(f"a {what} is listed twice")
         return self
-
-
-def subject_of(
-    machine: Machine, source_digest: str, uuids: Collection[str] | None = None
-) -> Subject:
-    """Return what evidence is held against.
-
-    Args:
-        machine: what it says about itself.
-        source_digest: of the installed source.
-        uuids: the GPUs that are meant; those of them that are not here are missing from the
-            result, and where none is here, or None is given, all GPUs of the machine stand in it.
-    """
-    meant = [gpu for gpu in machine.gpus if uuids and gpu.uuid in uuids] or machine.gpus
-    digests: dict[str, set[str]] = {}
-    for library in machine.libraries:
-        digests.setdefault(library.name, set()).add(library.sha256)
-    return Subject(
-        source_digest=source_digest,
-        gpu_models=frozenset(gpu.name for gpu in meant),
-        gpu_uuids=frozenset(gpu.uuid for gpu in meant),
-        drivers=frozenset(gpu.driver for gpu in meant),
-        # Two files under one name equal no single digest, and both are said.
-        libraries={name: " and ".join(sorted(found)) for name, found in digests.items()},
-        kernels={
-            f"{one.name}/{one.rank}/{one.target}": f"{one.ptx_sha256}:{one.cubin_sha256}"
-            for one in machine.kernels
-        },
-    )

@@ -23,11 +23,10 @@ from tests.unit.hold.holds import (
     forked,
     held,
     private,
-    running,
     tombstone,
-    within,
     write_modules,
 )
+from tests.unit.processes import running, within
 
 A, B = GPUS
 

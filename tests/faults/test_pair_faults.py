@@ -8,7 +8,8 @@ import pytest
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import WrongError
 from pp4.wire import Request
-from tests.unit.worker.owners import HASTY, PATIENT, SHAPE, case, running, within
+from tests.unit.processes import running, within
+from tests.unit.worker.owners import HASTY, PATIENT, SHAPE, case
 
 LATER_HASTY = {**PATIENT, "next_polls": HASTY["next_polls"]}
 BOUND_S = 1.5

@@ -94,9 +94,8 @@ def _one_specialisation(context: Context) -> Finding:
     if any(counted):
         return Finding(Code.COMPILED_AFTER_PRIMING, {"compilations": str(counted)})
     seen = counted != [None, None]
-    # where compilations are counted, another run may fill the same cache meanwhile
     return Finding(
-        judge.one_specialisation(ones, context.record.primed, (1, 1) if seen else cached),
+        judge.one_specialisation(ones, context.record.primed, None if seen else cached),
         {
             "launched_shapes": len(cases),
             "cached_before_and_after": cached,

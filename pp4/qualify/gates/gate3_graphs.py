@@ -61,8 +61,7 @@ def _replays(context: Context) -> Finding:
         blocks = settings.streamed_replays
         asked = streams.asked(context, _BATCH, depth, "mixed", blocks, 4000 + 1000 * depth)
         asked = asked.model_copy(update={"off": True})
-        found = streams.streamed(session, asked, solo=settings.solo)
-        wrong = judge.streamed(found, asked, solo=settings.solo)
+        found, wrong = streams.streamed(context, session, asked)
         if wrong:
             return Finding(wrong, {"depth": depth, **streams.facts(found)}, done)
         done += blocks

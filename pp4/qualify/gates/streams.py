@@ -41,17 +41,22 @@ def asked(
     )
 
 
-def streamed(session: Session, stream: Stream, *, solo: bool = False) -> tuple[Streamed, ...]:
-    """Run a stream on both ranks, past the owner, whose count of epochs is right no more then.
+def streamed(
+    context: Context, session: Session, stream: Stream
+) -> tuple[tuple[Streamed, ...], Code | None]:
+    """Run a stream on both ranks and judge it; -> (what each rank saw, what is wrong).
 
-    Streams may follow each other on a pair; nothing else may follow them.  Solo, one rank is
-    enough: two would share the device.
+    It goes past the owner, whose count of epochs is right no more then: streams may follow each
+    other on a pair, and nothing else may follow them.  Solo, one rank is enough: two would share
+    the device.
     """
+    solo = context.settings.solo
     if solo:
-        alone = session.one(0, "stream", stream.model_dump(), limit_s=_STREAM_S)
-        return (read(Streamed, facts_of(alone)),)
-    ranks = session.both("stream", stream.model_dump(), limit_s=_STREAM_S)
-    return tuple(read(Streamed, facts_of(rank)) for rank in ranks)
+        ranks = [session.one(0, "stream", stream.model_dump(), limit_s=_STREAM_S)]
+    else:
+        ranks = list(session.both("stream", stream.model_dump(), limit_s=_STREAM_S))
+    found = tuple(read(Streamed, facts_of(rank)) for rank in ranks)
+    return found, judge.streamed(found, stream, solo=solo)
 
 
 def facts(found: Sequence[Streamed]) -> dict[str, Fact]:
@@ -74,12 +79,11 @@ def _many(context: Context) -> Finding:
         session = context.fresh(shape=shape)
         for batch, cached in kinds:
             stream = asked(context, batch, n_out, cached, blocks, 1_000_000 + total)
-            found = streamed(session, stream, solo=settings.solo)
+            found, wrong = streamed(context, session, stream)
             total += min(one.rows for one in found)
             waits = [
                 sum(counts) for counts in zip(waits, *(one.waits for one in found), strict=True)
             ]
-            wrong = judge.streamed(found, stream, solo=settings.solo)
             if wrong:
                 where: dict[str, Fact] = {"vocab": shape.vocab, "batch": batch, "cached": cached}
                 return Finding(wrong, {**where, **facts(found)}, total)
@@ -100,12 +104,10 @@ def _spoiled(control: str) -> Callable[[Context], Finding]:
     """A few blocks of a mutant: a comparison that sees none of it would see no race either."""
 
     def run(context: Context) -> Finding:
-        solo = context.settings.solo
         session = context.fresh(controls=(control,))
         stream = asked(context, 2, 2, "mixed", 2, 900_000)
         stream = stream.model_copy(update={"control": control})
-        found = streamed(session, stream, solo=solo)
-        code = judge.streamed(found, stream, solo=solo)
+        found, code = streamed(context, session, stream)
         return Finding(code, {"mutant": control, **facts(found)}, found[0].rows)
 
     return run

@@ -26,18 +26,21 @@ def unprimed(refusals: Sequence[Mapping[str, str] | None]) -> Code | None:
 
 
 def one_specialisation(
-    ones: Sequence[Primed], primed: Sequence[Primed], cached: tuple[int, int]
+    ones: Sequence[Primed], primed: Sequence[Primed], cached: tuple[int, int] | None | None
 ) -> Code | None:
     """What was compiled again is what was primed, and came out of the cache.
 
     Args:
         ones: what both ranks primed again after the launches.
         primed: what both ranks primed.
-        cached: binaries in the cache before and after.
+        cached: binaries in the cache before and after; None where compilations are counted, and
+            another run may fill the same cache meanwhile.
     """
     wanted = {(one.ptx_sha256, one.cubin_sha256) for one in primed}
     found = {(one.ptx_sha256, one.cubin_sha256) for one in ones}
     if len(ones) != 2 or len(wanted) != 1 or found != wanted:
         return Code.KERNELS_DIFFER
+    if cached is None:
+        return None
     before, after = cached
     return None if before and before == after else Code.COMPILED_AFTER_PRIMING

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from pathlib import Path
 
 from pp4.clock import Deadline, SystemClock
@@ -92,25 +91,6 @@ def started(hold, module, modules, label=None):
     )
     said = channel.receive(Deadline.after(SystemClock(), LONG)).name
     return channel, said
-
-
-def running(pid):
-    """Whether the kernel lists a process that is no zombie."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in (b"Z", b"X")
-
-
-def within(condition, limit_s=LONG):
-    """Whether a condition comes about before a deadline."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 # -- HOLDs of GPUs ----------------------------------------------------------------------------

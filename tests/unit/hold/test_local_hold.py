@@ -34,12 +34,11 @@ from tests.unit.hold.holds import (
     forked,
     held,
     private,
-    running,
     started,
     tombstone,
-    within,
     write_modules,
 )
+from tests.unit.processes import printed, running, within
 
 A, B = GPUS
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a host's directory")
@@ -536,11 +535,7 @@ root, modules = Path(sys.argv[1]), Path(sys.argv[2])
 
 
 def run(root, modules, body):
-    script = SCRIPT.format(root=str(ROOT), body=body)
-    argv = [sys.executable, "-c", script, str(root), str(modules)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return printed(SCRIPT.format(root=str(ROOT), body=body), root, modules)
 
 
 def test_a_signal_inside_is_a_cancelled_hold(tmp_path, modules):

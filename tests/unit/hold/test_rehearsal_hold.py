@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from contextlib import ExitStack
 
 import pytest
@@ -14,7 +12,8 @@ from pp4.errors import Code, RefusedError, UncleanError
 from pp4.hold import open as opening
 from pp4.hold import rehearsal
 from pp4.hold.interruption import undisturbed
-from tests.unit.hold.holds import ROOT, opened, running, started, within, write_modules
+from tests.unit.hold.holds import ROOT, opened, started, write_modules
+from tests.unit.processes import printed, running, within
 
 
 @pytest.fixture
@@ -238,11 +237,7 @@ parent, modules = Path(sys.argv[1]), Path(sys.argv[2])
 
 
 def run(parent, modules, body):
-    script = SCRIPT.format(root=str(ROOT), body=body)
-    argv = [sys.executable, "-c", script, str(parent), str(modules)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return printed(SCRIPT.format(root=str(ROOT), body=body), parent, modules)
 
 
 def test_a_signal_inside_closes_the_hold(parent, modules):

@@ -14,7 +14,7 @@ from pp4.qualify.settings import REHEARSAL, physical
 from pp4.wire import Event
 from pp4.wire.facts import Exchange, Expectation, Library
 from tests.unit.qualify.gpus import UUIDS, gpu, report
-from tests.unit.qualify.test_judge import identity, one_primed
+from tests.unit.qualify.judged import identity, one_primed
 from tests.unit.qualify.test_session import Channel, Starting
 from tests.unit.qualify.test_streams import streams_of
 from tests.unit.wire.examples import block, exchange, kept

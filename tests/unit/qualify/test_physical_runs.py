@@ -408,8 +408,12 @@ def soaking(monkeypatch, result, code=None):
         asked.append((minutes, context.hold.gpus))
         if isinstance(result, Exception):
             raise result
-        context.record.soak = result
-        return Finding(code, {}, 1000)
+        facts = {
+            "rows": int(result["positions"]),
+            "mismatches": int(result["mismatches"]),
+            "waits_below_2_to": tuple(result["wait_histogram"]),
+        }
+        return Finding(code, facts, 1000)
 
     monkeypatch.setattr(soak, "_soak", small)
     return asked

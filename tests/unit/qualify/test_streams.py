@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from pp4.clock import ManualClock
 from pp4.errors import Code, WrongError
+from pp4.qualify.arms import found
 from pp4.qualify.context import Context
 from pp4.qualify.gates import KERNELS, streams
-from pp4.qualify.pair_qualify import plan
+from pp4.qualify.pair_qualify import ArmResult, plan
 from pp4.qualify.settings import REHEARSAL
-from pp4.qualify.soak import with_soak
+from pp4.qualify.soak import result, with_soak
 from pp4.wire.facts import BUCKETS, Expectation, Streamed
 from tests.unit.qualify.fakes import Hold
 
@@ -268,7 +269,8 @@ def soaked(tmp_path, session_of, minutes=1):
     )
     finding = arm.run(context)
     hold.journal.close()
-    return finding, context.record.soak, session
+    told = result([ArmResult(arm.step, found(arm.step, finding), finding, 0, 0)])
+    return finding, told, session
 
 
 def test_a_soak_is_an_arm_only_where_it_is_asked_for():
@@ -284,7 +286,7 @@ def test_a_soak_is_an_arm_only_where_it_is_asked_for():
 
 
 def test_a_soak_repeats_every_kind_until_its_time_is_over(tmp_path):
-    finding, result, session = soaked(tmp_path, lambda clock: Streaming(clock=clock), minutes=4)
+    finding, told, session = soaked(tmp_path, lambda clock: Streaming(clock=clock), minutes=4)
     assert finding.code is None
     # ten seconds a stream
     assert len(session.asked) == finding.facts["streams"] == 24
@@ -294,7 +296,7 @@ def test_a_soak_repeats_every_kind_until_its_time_is_over(tmp_path):
     assert session.links == 24
     rows = sum(one["blocks"] * one["batch"] * one["n_out"] for _, one in session.asked)
     blocks = sum(one["blocks"] for _, one in session.asked)
-    assert result == {
+    assert told == {
         "positions": str(rows),
         "mismatches": "0",
         "wait_histogram": [0] * 7 + [2 * blocks] + [0] * (BUCKETS - 8),
@@ -308,12 +310,12 @@ def test_a_soak_repeats_every_kind_until_its_time_is_over(tmp_path):
 @pytest.mark.parametrize(("changes", "code"), SPOILED)
 def test_a_soak_ends_at_the_first_stream_that_is_wrong(tmp_path, rank, changes, code):
     made = soaked(tmp_path, lambda clock: Streaming({rank: changes}, 2, clock), 60)
-    finding, result, session = made
+    finding, told, session = made
     assert len(session.asked) == 3
     assert finding.code is code
     # what it went through until then is told
-    assert result["mismatches"] == str(changes.get("mismatches", 0))
-    assert int(result["positions"]) == finding.facts["rows"] > 0
+    assert told["mismatches"] == str(changes.get("mismatches", 0))
+    assert int(told["positions"]) == finding.facts["rows"] > 0
 
 
 # -- the controls of a stream -----------------------------------------------------------------

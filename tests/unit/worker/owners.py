@@ -3,7 +3,6 @@
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from pp4.clock import Deadline, SystemClock
@@ -125,22 +124,3 @@ class Asker:
     def close(self):
         """End the owner."""
         return self.channel.stop(10.0)
-
-
-def running(pid):
-    """Whether the kernel lists a process that is no zombie."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in (b"Z", b"X")
-
-
-def within(condition, limit_s=LONG):
-    """Whether a condition comes about before a deadline."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True

@@ -15,7 +15,8 @@ from pp4.worker.compiling import Homes
 from pp4.worker.device import Seats
 from pp4.worker.interpreted import Interpreted
 from pp4.worker.rank import device_of
-from tests.unit.worker.owners import SHAPE, Asker, case, running
+from tests.unit.processes import running
+from tests.unit.worker.owners import SHAPE, Asker, case
 
 ROOT = Path(__file__).parents[3]
 NOT_THERE = ("GPU-nobody", "GPU-has-this")

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from tests.unit.worker.owners import HASTY, case, running, within
+from tests.unit.processes import running, within
+from tests.unit.worker.owners import HASTY, case
 
 STREAM = {"batch": 1, "n_out": 1, "cached": "mixed", "seed": 7, "blocks": 1}
 

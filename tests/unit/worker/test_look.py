@@ -15,8 +15,9 @@ from pp4.worker.gpus import read_gpus
 from pp4.worker.libraries import fingerprints
 from pp4.worker.owner import Owner
 from pp4.worker.release import Release
+from tests.unit.processes import running
 from tests.unit.worker.nvml_double import Nvml, gpu, uuid
-from tests.unit.worker.owners import COMPILED, ROOT, SHAPE, running
+from tests.unit.worker.owners import COMPILED, ROOT, SHAPE
 
 REPORT = read_gpus(Nvml(gpu(0), gpu(1)))
 SEATS = Seats()

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from tests.unit.worker.owners import HASTY, OTHER, PATIENT, SHAPE, Asker, case, running
+from tests.unit.processes import running
+from tests.unit.worker.owners import HASTY, OTHER, PATIENT, SHAPE, Asker, case
 
 GREEDY = {"modes": [2]}
 
