@@ -105,6 +105,8 @@ def hold(tmp_path, monkeypatch):
     hold = Starting(tmp_path)
     # nobody waits for a clock that moves only when it is told to
     monkeypatch.setattr(contexts, "time", SimpleNamespace(sleep=hold.clock.advance))
+    # a driver that keeps memory is waited for in real time
+    monkeypatch.setattr(contexts, "_AT_REST_S", 0.2)
     yield hold
     hold.journal.close()
 
@@ -378,6 +380,18 @@ def test_gpus_settle_at_their_baseline(run, on_gpus, now, places):
     assert above == places
 
 
+def test_a_driver_may_take_a_moment_to_take_memory_back(run, on_gpus):
+    baseline, looks = used(QUIET, 0), []
+
+    def later(*_):
+        looks.append(0)
+        return used(QUIET + 2 * LEFT if len(looks) < 3 else QUIET, 0)
+
+    session = settling(later)
+    assert run("gate-7/settled", session, ON_A_PAIR, baseline=baseline).code is None
+    assert len(looks) > 2
+
+
 def test_a_rank_that_is_left_is_no_settling_whatever_memory_says(run, on_gpus):
     baseline = used(QUIET, 0)
     owned = settling(baseline, ranks=[5])
@@ -510,8 +524,9 @@ def test_a_reused_epoch_is_met_at_the_second_replay_on_both_ranks(run, errors, c
     assert again["launch"]["graph"] == "graph-1-1"
 
 
-def test_a_first_replay_that_was_released_ends_the_arm(run):
-    session = Scripted(capture=lambda *_: [facts(), facts()], block=[exchange()])
+@pytest.mark.parametrize("first", [exchange(), kept("PROTOCOL"), kept("PEER_TIMEOUT")])
+def test_a_first_replay_that_was_not_kept_for_its_stamps_ends_the_arm(run, first):
+    session = Scripted(capture=lambda *_: [facts(), facts()], block=[first])
     assert run("gate-3/reused-epoch", session).code is None
     assert "run" not in session.names()
 
@@ -585,6 +600,13 @@ def test_the_survivor_of_a_killed_peer_is_launched_again_alone(run):
 def test_a_survivor_that_waits_again_is_found(run):
     session = failed("killed", late(0, 2), relaunched=[again(0, 2)], died=(1,))
     assert run("gate-5/killed", session).code is Code.STICKY
+
+
+@pytest.mark.parametrize(("more", "code"), [(0, None), (2 * LEFT, Code.NOT_TORN_DOWN)])
+def test_memory_that_stays_is_no_teardown(run, on_gpus, more, code):
+    session = failed("late", late(0, 2), late(1), relaunched=[again(0), again(1)])
+    session.answers["gpus"] = seeing(used(QUIET + more, 0)).answers["gpus"]
+    assert run("gate-5/late-first", session, baseline=used(QUIET, 0)).code is code
 
 
 def test_ranks_are_launched_again_one_after_the_other(run):
