@@ -110,11 +110,14 @@ def test_a_rank_that_reads_nothing_does_not_block_its_owner(owner):
 
 
 def test_a_rank_killed_before_the_branch(owner):
-    owner.fresh(HASTY)
-    assert owner.both("capture", {"name": "g", "case": case()}) == [{}, {}]
+    owner.fresh(PATIENT)
+    capture = {"name": "g", "case": case()}
+    assert owner.both("capture", capture) == [{}, {}]
     ask = {"case": case(), "switch": True, "graph": "g"}
     # once with both, or the survivor would look a minute for its peer before it launches
     assert owner.ask("select", **ask)["released"]
+    owner.link(HASTY)
+    assert owner.both("capture", capture) == [{}, {}]
     os.kill(owner.pids[1], signal.SIGKILL)
     assert within(lambda: not running(owner.pids[1]))
     assert owner.refused("select", **ask) == "RANK_DIED"
