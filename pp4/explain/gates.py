@@ -93,6 +93,13 @@ PAGES: Final[dict[Code, Page]] = pages(
         "Look for a run-time value that became a constant, or for different library versions.",
     ),
     (
+        Code.OCCUPANCY,
+        "As many blocks of the kernel could wait for the peer as the GPU holds at once: two ranks "
+        "could each wait for rows that the other has no room to run.",
+        f"{_NO_LAUNCH} No rendezvous was made.",
+        "Make the largest batch smaller than the number of blocks that the message names.",
+    ),
+    (
         Code.STICKY,
         "An earlier error of this worker is still set; it refuses to go on.",
         "The worker, unusable by design.",

@@ -94,7 +94,6 @@ class SampledBlock:
             raise BadInputError.of("head", f"{link.shards} shards", f"{len(head.shards)}")
         if not 1 <= batch <= link.rows:
             raise BadInputError.of("batch", f"1 to {link.rows} rows", str(batch))
-        _require_room(link, head.w1.device, batch)
         if n_out < 1:
             raise BadInputError.of("n_out", "at least one position", str(n_out))
         self.head, self.link, self.batch, self.n_out = head, link, batch, n_out
@@ -227,19 +226,6 @@ class SampledBlock:
             nanoseconds of the GPU's timer, polls in the interpreter; 0 where nothing was exchanged.
         """
         return self.waited.cpu().numpy().copy()
-
-
-def _require_room(link: Link, device: torch.device, batch: int) -> None:
-    """Refuse a batch of which two skewed ranks could each wait for rows the other cannot run.
-
-    One block of each row may wait for the peer.  Every multiprocessor holds at least one block, so
-    fewer rows than multiprocessors leave room for the tiles that the peer waits for.
-    """
-    if link.shards == 2 or device.type != "cuda":
-        return
-    room = torch.cuda.get_device_properties(device).multi_processor_count
-    if batch >= room:
-        raise BadInputError.of("batch", f"fewer rows than {room} multiprocessors", str(batch))
 
 
 def tensors_of(requests: Sequence[Request]) -> dict[str, torch.Tensor]:

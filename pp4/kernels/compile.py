@@ -46,11 +46,15 @@ _WIDE = {"own_workspace", "peer_workspace", "budget", "max_polls", "epoch_limit"
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """One specialisation as the GPU would load it."""
+    """One specialisation as the GPU would load it.
+
+    ``resident`` is how many of its blocks the GPU holds at once, None where it was not loaded.
+    """
 
     target: str
     ptx: str
     cubin: bytes
+    resident: int | None = None
 
     @property
     def ptx_sha256(self) -> str:

@@ -15,6 +15,7 @@ import torch
 from pp4.errors import BadInputError, Code, Refusal, RefusedError
 from pp4.kernels.compile import POINTER_TYPES, Compiled
 from pp4.kernels.geometry import Geometry
+from pp4.kernels.occupancy import resident_blocks
 
 _DTYPES = {
     "*i16": torch.int16,
@@ -44,7 +45,7 @@ def load(function: Any, *, geometry: Geometry, shards: int, device: torch.device
         device: where it is launched later; compiled for what this GPU is.
 
     Returns:
-        Target, PTX and machine code.
+        Target, PTX, machine code, and how many blocks the GPU holds at once.
 
     Raises:
         BadInputError: the kernel is interpreted in this process, or ``device`` is no numbered GPU.
@@ -73,7 +74,7 @@ def load_as_called(
         device: where it is launched later.
 
     Returns:
-        Target, PTX and machine code.
+        Target, PTX, machine code, and how many blocks the GPU holds at once.
 
     Raises:
         BadInputError: the kernel is interpreted in this process, or ``device`` is no numbered GPU.
@@ -93,7 +94,12 @@ def load_as_called(
         raise _not_loaded(name, device, f"{type(error).__name__}: {error}") from error
     if built is None:
         raise _not_loaded(name, device, "no kernel: a hook of Triton kept it from being compiled")
-    return Compiled(f"sm_{built.metadata.target.arch}", built.asm["ptx"], built.asm["cubin"])
+    return Compiled(
+        f"sm_{built.metadata.target.arch}",
+        built.asm["ptx"],
+        built.asm["cubin"],
+        resident_blocks(built, device),
+    )
 
 
 def _warm(function: Any, arguments: Mapping[str, Any], device: int) -> Any:

@@ -151,7 +151,8 @@ class Primed(Model):
 
     ``faults`` is what its PTX shows to be out of order.  ``recorded`` says that no compiler ran:
     the digests are those of an earlier compilation in the same HOLD, and of the binaries that it
-    left.
+    left.  ``resident`` is how many of its blocks the device holds at once, None where it was not
+    loaded on one.
     """
 
     rank: Rank
@@ -162,6 +163,7 @@ class Primed(Model):
     faults: Texts
     primed_ns: int
     recorded: bool = False
+    resident: Annotated[int, Field(ge=0)] | None = None
 
 
 class Block(Model):
@@ -331,12 +333,13 @@ class Streamed(Model):
 
 
 class Compiled(Model):
-    """One specialisation compiled for a GPU that is not here, and what its text shows."""
+    """One compiled specialisation, and what its text shows; ``resident`` as in :class:`Primed`."""
 
     target: str
     ptx_sha256: str
     cubin_sha256: str
     faults: Texts
+    resident: Annotated[int, Field(ge=0)] | None = None
 
 
 FAULTS: tuple[Code | None, ...] = (

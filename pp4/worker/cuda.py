@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import triton
 from torch._C._distributed_c10d import ProcessGroup, Store
+from triton.runtime.cache import triton_key
 
 from pp4.drafter.heads import Original
 from pp4.drafter.selector import GreedyOutputs, OriginalSelector
@@ -35,6 +36,16 @@ class _CapturedOriginal:
 
     def __init__(self, replay: Callable[[], GreedyOutputs]) -> None:
         self.replay = replay
+
+
+def preload() -> None:
+    """Do before ranks are forked what each would do for itself; none of it touches a GPU."""
+    # what the first allocation of symmetric memory imports, in two seconds
+    from torch.fx.experimental import symbolic_shapes
+
+    del symbolic_shapes
+    # Triton digests its own files for the name of the first kernel, in half a second
+    triton_key()
 
 
 def number_of(uuid: str) -> int:
@@ -95,6 +106,7 @@ class Cuda:
                 ptx_sha256=built.ptx_sha256,
                 cubin_sha256=built.cubin_sha256,
                 faults=ptx.faults(built.ptx, paired=shards == 1),
+                resident=built.resident,
             ),
             False,
         )

@@ -72,6 +72,7 @@ class Owner:
         self._generation = 0
         self._epochs: list[int] = []
         self._doubt = ""
+        self._room: int | None = None
         self._verbs: dict[str, Callable[[Facts], Facts]] = {
             "gpus": _with(asks.Plain, self._look),
             "start": _with(asks.Plain, self._start),
@@ -121,6 +122,7 @@ class Owner:
             raise RefusedError(Refusal(Code.STICKY, "owner", "no running pair", "one"))
         self._pair = Pair(self._homes, self._seats, self._lifeline)
         self._sealed, self._failed, self._epochs, self._doubt = False, None, [], ""
+        self._room = None
         return self._relay("identity")
 
     def _teardown(self, _: asks.Plain) -> Facts:
@@ -207,9 +209,22 @@ class Owner:
             facts = prime_pair(self.pair, asked, self._try_launch)
         finally:
             self._priming = False
+        known = [room for one in facts["primed"] if (room := one["resident"]) is not None]
+        self._room = min(known, default=None)
+        self._require_room(len(self._epochs))
         self._demand("seal")
         self._sealed = True
         return facts
+
+    def _require_room(self, rows: int) -> None:
+        """Refuse as many rows as blocks are resident.
+
+        One block of each row may wait for the peer.  Where those leave no room, each rank could
+        wait for rows whose tiles the other has no room to run.
+        """
+        if self._room is not None and rows >= self._room and not self._seats.solo:
+            expected = f"fewer rows than the {self._room} blocks that a GPU holds at once"
+            raise RefusedError(Refusal(Code.OCCUPANCY, "launch", expected, f"{rows} rows"))
 
     def _try_launch(self, probe: asks.RunBlock | None) -> str:
         """Whether a launch is refused while a rank is not primed; -> the code of the refusal."""
@@ -223,6 +238,7 @@ class Owner:
 
     def _link(self, asked: asks.MakeLink) -> Facts:
         """A new rendezvous: both make their words, then both map the peer's."""
+        self._require_room(asked.rows)
         self._generation += 1
         start = start_epoch(asked.nonce, asked.fence, self._generation)
         given = {"generation": self._generation, "rows": asked.rows, "start": start}
@@ -361,7 +377,7 @@ def places(arguments: Sequence[str]) -> tuple[Homes, Seats]:
         # once here, and not in every rank that is forked
         from pp4.worker import cuda
 
-        del cuda
+        cuda.preload()
     return Homes(Path(pair), Path(compiled)), Seats(gpus, solo=_SOLO in rest)
 
 

@@ -139,6 +139,7 @@ class RankProcess:
             faults=built.faults,
             primed_ns=time.monotonic_ns(),
             recorded=recorded,
+            resident=built.resident,
         )
 
     def _plant(self, given: dict[str, Any]) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from tests.kernels.compiling import ROOT, python
 
 PRELUDE = """
 import json, sys
+from dataclasses import replace
 from pathlib import Path
 import torch, triton
 from triton.backends.compiler import GPUTarget
 
 from pp4.errors import Pp4Error
-from pp4.kernels import sampled_fused
+from pp4.kernels import loading, sampled_fused
 from pp4.kernels.compile import compile_offline
 from pp4.kernels.controls import build
 from pp4.kernels.geometry import Geometry
@@ -59,10 +60,15 @@ class Driver:
 
 
 SHARED = 1 << 20
+RESIDENT = 264
 loaded, launched, seen, found = [], [], [], {}
 driver = Driver()
 triton.runtime.driver.set_active(driver)
 device = torch.device("cuda", 1)
+
+
+# nothing is loaded, so no driver can say how many blocks fit
+loading.resident_blocks = lambda built, device: RESIDENT
 
 
 def note(name, key):

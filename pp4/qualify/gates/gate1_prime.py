@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pp4.errors import Code
+from pp4.errors import Code, WrongError
 from pp4.qualify import judge
 from pp4.qualify.arms import Finding, must_catch, must_pass
 from pp4.qualify.context import Context
@@ -12,6 +12,7 @@ from pp4.wire.facts import Primed, read
 
 GATE = 1
 _DELAYED = 1
+_NOBODY_WAITS = "not exercised: nobody waits for a peer, or the interpreter holds no blocks"
 _NOT_SEEN = "not exercised: the interpreter compiles nothing"
 
 
@@ -44,10 +45,13 @@ def _held_back(context: Context) -> Finding:
     ones = tuple(read(Primed, one) for one in facts["primed"])
     context.record.primed = ones
     context.record.solo = tuple(read(Primed, one) for one in facts["solo"])
+    waiting = () if settings.solo else ones
+    crowded = _crowded(context, waiting)
     session.link(settings.rows, (settings.patient, settings.patient))
     exchange = session.block(case)
     first = min(block.launched_ns for block in exchange.blocks)
     code = judge.primed(ones, first, facts["meanwhile"]) or judge.healthy(exchange)
+    code = code or judge.crowded(waiting, settings.rows, crowded)
     unlike = context.unlike(kernels=_named("solo", context.record.solo))
     return Finding(
         Code.EVIDENCE_MISMATCH if unlike else code,
@@ -57,9 +61,24 @@ def _held_back(context: Context) -> Finding:
             "target": ones[0].target,
             "delayed_rank": _DELAYED,
             "launch_meanwhile": facts["meanwhile"],
+            "resident_blocks": tuple(one.resident or 0 for one in waiting),
+            "rendezvous_of_as_many_rows": crowded or _NOBODY_WAITS,
             "launched_after_primed_ns": str(first - max(one.primed_ns for one in ones)),
         },
     )
+
+
+def _crowded(context: Context, ones: tuple[Primed, ...]) -> Code | None:
+    """Ask for as many rows as blocks are resident; -> the refusal, None where nothing is asked."""
+    resident = [one.resident for one in ones if one.resident is not None]
+    if not resident:
+        return None
+    waits = context.settings.patient
+    try:
+        context.session.link(min(resident), (waits, waits))
+    except WrongError as error:
+        return error.refusal.code
+    return Code.INCOMPLETE
 
 
 def _named(name: str, ones: tuple[Primed, ...]) -> dict[str, str]:

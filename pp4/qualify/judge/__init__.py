@@ -36,7 +36,7 @@ from pp4.qualify.judge.preflight import (
     one_byte,
     pattern,
 )
-from pp4.qualify.judge.priming import one_specialisation, primed, unprimed
+from pp4.qualify.judge.priming import crowded, one_specialisation, primed, unprimed
 
 __all__ = [
     "IDLE_BYTES",
@@ -44,6 +44,7 @@ __all__ = [
     "above",
     "agree",
     "bounded",
+    "crowded",
     "device",
     "devices",
     "equal",

@@ -18,6 +18,21 @@ def primed(ones: Sequence[Primed], first_launch_ns: int, meanwhile: str) -> Code
     return None
 
 
+def crowded(ones: Sequence[Primed], rows: int, refused: Code | None) -> Code | None:
+    """More blocks are resident than rows can wait, and a rendezvous of as many rows is refused.
+
+    Args:
+        ones: what both ranks primed.
+        rows: rows of the largest batch.
+        refused: how such a rendezvous ended; None where nothing is resident anywhere.
+    """
+    resident = [one.resident for one in ones if one.resident is not None]
+    if not resident and refused is None:
+        return None
+    fits = len(resident) == len(ones) and rows < min(resident)
+    return None if fits and refused is Code.OCCUPANCY else Code.OCCUPANCY
+
+
 def unprimed(refusals: Sequence[Mapping[str, str] | None]) -> Code | None:
     """Both ranks refused for want of a primed kernel: the same code has other places as well."""
     places = [None if one is None else (one["code"], one["where"]) for one in refusals]

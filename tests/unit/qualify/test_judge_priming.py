@@ -81,3 +81,28 @@ def test_without_anything_primed_nothing_is_the_same():
     assert judge.one_specialisation(ones, (), (3, 3)) is Code.KERNELS_DIFFER
     assert judge.one_specialisation((), (), (3, 3)) is Code.KERNELS_DIFFER
     assert judge.one_specialisation(ones[:1], ones, (3, 3)) is Code.KERNELS_DIFFER
+
+
+@pytest.mark.parametrize(
+    ("resident", "rows", "refused", "code"),
+    [
+        # nobody waits, or nothing is resident
+        ([], 32, None, None),
+        ([None, None], 32, None, None),
+        ([33, 528], 32, Code.OCCUPANCY, None),
+        ([528, 528], 32, Code.OCCUPANCY, None),
+        # as many rows as blocks leave no room
+        ([32, 528], 32, Code.OCCUPANCY, Code.OCCUPANCY),
+        ([528, 0], 32, Code.OCCUPANCY, Code.OCCUPANCY),
+        # one rank does not say
+        ([528, None], 32, Code.OCCUPANCY, Code.OCCUPANCY),
+        # such a rendezvous went through, or was refused for another reason, or was not asked for
+        ([528, 528], 32, Code.INCOMPLETE, Code.OCCUPANCY),
+        ([528, 528], 32, Code.BAD_INPUT, Code.OCCUPANCY),
+        ([528, 528], 32, None, Code.OCCUPANCY),
+        ([None, None], 32, Code.OCCUPANCY, Code.OCCUPANCY),
+    ],
+)
+def test_fewer_rows_wait_than_blocks_are_resident(resident, rows, refused, code):
+    ones = [one_primed(rank=rank, resident=blocks) for rank, blocks in enumerate(resident)]
+    assert judge.crowded(ones, rows, refused) is code

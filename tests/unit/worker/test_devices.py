@@ -173,3 +173,31 @@ def test_a_rank_is_held_back_as_long_as_it_was_asked_for(bench, monkeypatch):
     monkeypatch.setattr(interpreted.time, "sleep", slept.append)
     bench.device.delay(1_500_000)
     assert slept == [0.0015]
+
+
+# -- what is loaded before ranks are forked --------------------------------------------------
+
+PRELOADED = """
+import sys
+from pp4.worker.owner import places
+lazily = "torch.fx.experimental.symbolic_shapes"
+before = lazily in sys.modules
+places(["pair", "compiled", *sys.argv[1:]])
+import torch
+from torch._prims_common import make_contiguous_strides_for
+loaded = set(sys.modules)
+make_contiguous_strides_for((1,))
+print(before, lazily in loaded, len(set(sys.modules) - loaded), torch.cuda.is_initialized())
+"""
+
+
+@pytest.mark.parametrize(("gpus", "preloaded"), [(NOT_THERE, True), ((), False)])
+def test_an_owner_of_gpus_loads_what_every_rank_would(tmp_path, gpus, preloaded):
+    done = subprocess.run(
+        [sys.executable, "-c", PRELOADED, *gpus],
+        capture_output=True, text=True, check=True, timeout=120, cwd=ROOT,
+    )  # fmt: skip
+    before, lazily, later, context = done.stdout.split()
+    assert (before, lazily, context) == ("False", str(preloaded), "False")
+    # the step of symmetric memory's allocation that imports has nothing left to import
+    assert (later == "0") is preloaded
