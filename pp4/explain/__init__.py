@@ -9,12 +9,13 @@ from pp4.errors import Code, Refusal, UsageError
 from pp4.explain.commands import PAGES as _COMMANDS
 from pp4.explain.gates import PAGES as _GATES
 from pp4.explain.holds import PAGES as _HOLDS
+from pp4.explain.hosts import PAGES as _HOSTS
 from pp4.explain.page import Page
 from pp4.explain.receipts import PAGES as _RECEIPTS
 
 __all__ = ["PAGES", "Page", "page"]
 
-PAGES: Final[Mapping[Code, Page]] = {**_COMMANDS, **_RECEIPTS, **_HOLDS, **_GATES}
+PAGES: Final[Mapping[Code, Page]] = {**_COMMANDS, **_RECEIPTS, **_HOLDS, **_HOSTS, **_GATES}
 """All pages, one for each member of :class:`pp4.errors.Code`."""
 
 
