@@ -13,9 +13,11 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pp4.console import seen_holds
 from pp4.console import standings as qualifications
 from pp4.console.progress import LiveProgress, PlainProgress
 from pp4.console.streams import Stream, visible
@@ -25,6 +27,7 @@ from pp4.qualify.progress import Progress, Silent
 if TYPE_CHECKING:
     from pp4.doctor import Diagnosis
     from pp4.explain import Page
+    from pp4.hold.overview import Overview
     from pp4.qualify.standing import Answer, Standing
     from pp4.receipts import Report
     from pp4.receipts.checks import Check
@@ -205,6 +208,28 @@ class Console:
         self.line(line)
         if standings:
             self._table(qualifications.HEAD, qualifications.rows(standings))
+
+    def facts(self, facts: Mapping[str, object]) -> None:
+        """Print what a command did, a line for each fact."""
+        if self.as_json:
+            self.document(facts)
+            return
+        for name, fact in facts.items():
+            for one in fact if isinstance(fact, list | tuple) else [fact]:
+                self.line(f"{name.replace('_', ' ')}: {one}")
+
+    def overview(self, overview: Overview) -> None:
+        """Print the HOLDs and GPUs of a host."""
+        if self.as_json:
+            self.document(asdict(overview))
+            return
+        self.line(f"{overview.exclusion} locks in {overview.directory}")
+        if overview.holds:
+            self._table(seen_holds.HOLDS, seen_holds.holds(overview))
+        if overview.gpus:
+            self._table(seen_holds.GPUS, seen_holds.gpus(overview))
+        for fault in overview.unreadable:
+            self.line(f"unreadable: {fault.path}: {fault.found}")
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:

@@ -44,6 +44,9 @@ class PlainProgress:
         """Pass the line on."""
         self._say(f"{visible(text)}\n")
 
+    def alive(self, lease_s: float, deadline_s: float, last_line: str) -> None:
+        """Say nothing: a log is not the place for what changes every few seconds."""
+
 
 class LiveProgress:
     """A moving bar; what went otherwise than planned stays on the screen above it.
@@ -55,6 +58,7 @@ class LiveProgress:
     def __init__(self, bar: Bar) -> None:
         self._bar = bar
         self._task: TaskID = bar.add_task("planning", total=None)
+        self._hold: TaskID | None = None
 
     def planned(self, steps: Sequence[Step]) -> None:
         """Set the length of the bar."""
@@ -73,6 +77,14 @@ class LiveProgress:
     def note(self, text: str) -> None:
         """Print the line above the bar."""
         self._bar.console.print(visible(text), highlight=False)
+
+    def alive(self, lease_s: float, deadline_s: float, last_line: str) -> None:
+        """Keep a line below the bar: what is left of lease and HOLD, and what was said last."""
+        left = f"lease {lease_s:.0f} s, HOLD {deadline_s / 60:.0f} min"
+        text = visible(f"{left}: {last_line}" if last_line else left)
+        if self._hold is None:
+            self._hold = self._bar.add_task(text, total=None)
+        self._bar.update(self._hold, description=text)
 
 
 def _ended(step: Step, found: str) -> str:

@@ -54,12 +54,6 @@ PAGES: Final[dict[Code, Page]] = pages(
         "See `pp4 doctor` for what is there; rehearse with `pp4 pair-qualify --dry-run`.",
     ),
     (
-        Code.NOT_BUILT_YET,
-        "The command is part of the design and not of this version.",
-        _NOTHING,
-        "Use what the message offers instead, or a later version.",
-    ),
-    (
         Code.INTERRUPTED,
         "The run was stopped by Ctrl-C or a signal before it ended.",
         "Processes of the run were ended; no receipt claims a result.",

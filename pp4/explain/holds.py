@@ -63,11 +63,11 @@ PAGES: Final[dict[Code, Page]] = pages(
         Code.UNKNOWN_HOLD,
         "There is no HOLD of that id on the receiving host, or it is one of another fence.",
         "Nothing: no other HOLD is touched in its place.",
-        "'pp4 hold status' lists the HOLDs of a host.",
+        "See what 'pp4 hold status' lists for that host.",
     ),
     (
         Code.LEASE_LOST,
-        "The lease of the HOLD ran out: the receiving host did not hear of the coordinator in time, "
+        "The lease of the HOLD ran out: the host did not hear of the coordinator in time, "
         "or the coordinator did not hear of the host and stopped itself.",
         "The receiving host ends everything that the HOLD had started and closes it.",
         "Run 'pp4 hold recover' to read what the host wrote down, then open a new HOLD.",

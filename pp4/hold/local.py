@@ -38,7 +38,6 @@ BOUND_S = 5400.0
 _RESERVE = 16 << 20
 _NAME_S = 2.0
 _POLL_S = 0.02
-_OPENS_NOTHING = (Command.REHEARSAL, Command.WORKER_ON)
 
 
 @contextlib.contextmanager
@@ -51,6 +50,8 @@ def open_local(
     exclusion: Exclusion,
     state_dir: Path,
     bound_s: float = BOUND_S,
+    rehearsal: bool = False,
+    asked_by: str | None = None,
 ) -> Iterator[OpenHold]:
     """Hold one GPU or two of this machine; at the end prove that nothing is left, and let go.
 
@@ -62,6 +63,8 @@ def open_local(
         exclusion: the locks, fences and registrations.
         state_dir: this user's journals.
         bound_s: seconds after which nothing starts any more, at most 5400.
+        rehearsal: whether the GPUs are held as names only, and the admission is a rehearsal's.
+        asked_by: the coordinator, where that is somebody else; for people.
 
     Raises:
         BadInputError: GPUs or bound out of their domain.
@@ -71,7 +74,7 @@ def open_local(
         UncleanError: ``SURVIVOR``: something that was started is still alive, its GPUs are in
             quarantine; ``UNWRITABLE``: the end could not be recorded, or the work not removed.
     """
-    _require(admission, gpus, bound_s)
+    _require(admission, gpus, bound_s, rehearsal)
     for directory in (state_dir, state_dir / "holds"):
         own_directory(directory)
     for directory in (state_dir, exclusion.directory):
@@ -84,7 +87,7 @@ def open_local(
         try:
             # a signal in between would leave a registration that nobody takes back
             with undisturbed():
-                hold = _register(admission, transport, clock, grant, exclusion, state_dir)
+                hold = _register(admission, transport, clock, grant, exclusion, state_dir, asked_by)
             yield hold
             why = "done"
         except Exception:
@@ -95,8 +98,9 @@ def open_local(
                 ended(partial(hold.close, why), again=why != "cancelled")
 
 
-def _require(admission: Admission, gpus: Sequence[str], bound_s: float) -> None:
-    if admission.command in _OPENS_NOTHING:
+def _require(admission: Admission, gpus: Sequence[str], bound_s: float, rehearsal: bool) -> None:
+    rehearses = admission.command is Command.REHEARSAL
+    if admission.command is Command.WORKER_ON or rehearses is not rehearsal:
         expected = "the admission of a command that opens a HOLD"
         raise RefusedError(Refusal(Code.WRONG_KIND, "HOLD", expected, str(admission.command)))
     require_gpus(gpus)
@@ -174,6 +178,7 @@ def _register(
     grant: Grant,
     exclusion: Exclusion,
     state_dir: Path,
+    asked_by: str | None,
 ) -> LocalHold:
     """Write the registration, then open the journals.
 
@@ -190,7 +195,8 @@ def _register(
             if own != public:
                 _make(own, 0o700)
             _make(own / "work", 0o700)
-            write(public / "registration.json", _registration(admission, transport, grant, own))
+            registered = _registration(admission, transport, grant, own, asked_by)
+            write(public / "registration.json", registered)
             books = Journal(public / "procs.jsonl")
             undo.callback(books.close)
             # for every user, whatever the umask
@@ -215,7 +221,7 @@ def _make(directory: Path, mode: int) -> None:
 
 
 def _registration(
-    admission: Admission, transport: Transport, grant: Grant, own: Path
+    admission: Admission, transport: Transport, grant: Grant, own: Path, asked_by: str | None
 ) -> Registration:
     deadline = grant.deadline
     if deadline is None or grant.boot_id is None:
@@ -238,6 +244,7 @@ def _registration(
         nonce_sha256=hashlib.sha256(grant.nonce.encode()).hexdigest(),
         source_digest=admission.source_digest,
         transport=transport.name,
+        asked_by=asked_by,
         exclusion=grant.exclusion,
         boot_id=grant.boot_id,
         opened_at=moment(grant.opened_at),

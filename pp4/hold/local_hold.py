@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pp4.clock import Clock, Deadline, SystemClock
@@ -37,6 +37,12 @@ class LocalHold(OpenHold):
         journal: its journal.
         books: the journal of its processes, for whoever comes after a coordinator that died.
         exclusion: where it is registered.
+
+    Attributes:
+        public: directory of its registration and its tombstone.
+        on_end: run once everything was ended; its texts stand in the tombstone.
+        orphans: finds what was started under this HOLD and whose parents have ended; a supervisor
+            inherits it.
     """
 
     def __init__(
@@ -52,7 +58,10 @@ class LocalHold(OpenHold):
     ) -> None:
         super().__init__(admission, transport, clock, grant, directory, journal)
         self._books, self._exclusion = books, exclusion
-        self._public = exclusion.holds / grant.hold_id
+        self.public = exclusion.holds / grant.hold_id
+        self.on_end: Callable[[], tuple[str, ...]] = tuple
+        self.orphans: Callable[[], tuple[Owned, ...]] = tuple
+        self._restored: tuple[str, ...] | None = None
         self._ending = False
         self._over = False
 
@@ -104,6 +113,7 @@ class LocalHold(OpenHold):
             why = "deadline"
         self._say_closing(why, ())
         left = self._stop_all() + [str(owned) for owned in self._end_rest()]
+        self._restore()
         self.journal.close()
         self._books.close()
         if left:
@@ -112,10 +122,17 @@ class LocalHold(OpenHold):
         self._bury(why)
         self._over = True
 
+    def _restore(self) -> None:
+        """Put the host back, once: also where something is left that could not be ended."""
+        if self._restored is None:
+            self._restored = self.on_end()
+            for text in self._restored:
+                self.journal.add("restore", "end", found=text)
+
     def _say_closing(self, why: str, left: Sequence[str]) -> None:
         tree = {"hold": self.hold_id, "fence": str(self.fence), "why": why, "survivors": list(left)}
         try:
-            durable.replace_object(self._public / "closing.json", tree)
+            durable.replace_object(self.public / "closing.json", tree)
         except RefusedError:
             # processes have to end on a full disk too; without a tombstone the next one looks
             return
@@ -124,7 +141,8 @@ class LocalHold(OpenHold):
         """Processes of this HOLD that are alive, in the books or not."""
         known = {owned.pid: owned for owned in self.running()}
         others = {owned.pid: owned for owned in processes.marked(self.hold_id)}
-        return tuple({**others, **known}.values())
+        inherited = {owned.pid: owned for owned in self.orphans()}
+        return tuple({**inherited, **others, **known}.values())
 
     def _end_rest(self) -> tuple[Owned, ...]:
         """End what has no channel: wait, TERM, KILL, each with its grace; -> what is left."""
@@ -159,12 +177,13 @@ class LocalHold(OpenHold):
             why=why,
             journal_head=self.journal.head,
             survivors=(),
+            restored=self._restored or (),
             boot_id=self.boot_id or "unknown",
             closed_at=moment(self.clock.wall()),
             closed_by=os.getpid(),
         )
         try:
-            write(self._public / "closed.json", tombstone)
+            write(self.public / "closed.json", tombstone)
         except Pp4Error as error:
             raise self._unwritable(error.refusal.where, error.refusal.found) from error
         try:
@@ -175,6 +194,6 @@ class LocalHold(OpenHold):
             raise self._unwritable(str(self.directory), str(error)) from error
 
     def _unwritable(self, where: str, found: str) -> UncleanError:
-        left = f"no process of HOLD {self.hold_id}; its records in {self._public}; {self.directory}"
+        left = f"no process of HOLD {self.hold_id}; its records in {self.public}; {self.directory}"
         expected = "the end of a HOLD, recorded and tidied"
         return UncleanError(Refusal(Code.UNWRITABLE, where, expected, found, left=left))

@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from pp4.clock import Clock, Deadline, SystemClock
 from pp4.config import child_environment
 from pp4.errors import Code, Refusal, TimedOutError, UncleanError
 from pp4.hold.interruption import undisturbed
-from pp4.hold.journal import Journal
 from pp4.hold.processes import Owned, start_token
 from pp4.receipts.admission import Admission
 from pp4.transport.interface import Channel, Transport
@@ -53,6 +52,31 @@ class Grant:
     deadline: Deadline | None
 
 
+class Chain(Protocol):
+    """A chained journal, whoever writes it; see :class:`pp4.hold.journal.Journal`."""
+
+    def add(
+        self,
+        step: str,
+        event: str,
+        *,
+        found: str | None = None,
+        detail: Mapping[str, object] | None = None,
+    ) -> None:
+        """Append one line and wait until it is durable."""
+
+    @property
+    def lines(self) -> tuple[dict[str, object], ...]:
+        """Every line so far."""
+
+    @property
+    def head(self) -> str:
+        """Hash of the last line."""
+
+    def close(self) -> None:
+        """No line may follow."""
+
+
 class OpenHold:
     """An open HOLD; a rehearsal makes one, or :func:`pp4.hold.local.open_local`.
 
@@ -70,7 +94,7 @@ class OpenHold:
         clock: Clock,
         grant: Grant,
         directory: Path,
-        journal: Journal,
+        journal: Chain,
     ) -> None:
         self.admission, self.clock = admission, clock
         self.directory, self.journal = directory, journal

@@ -39,6 +39,7 @@ class Registration(Model):
     nonce_sha256: Sha256
     source_digest: Text
     transport: Text
+    asked_by: Text | None = None
     exclusion: Text
     boot_id: Text
     opened_at: Moment
@@ -55,6 +56,7 @@ class Tombstone(Model):
             write it itself, ``abandoned`` or ``host_reboot``.
         journal_head: hash of the journal's last durable line, None where it cannot be read.
         survivors: always empty; while one is left there is no tombstone.
+        restored: how each restore command of the HOLD file ended.
         closed_by: pid of the coordinator that wrote it.
     """
 
@@ -64,6 +66,7 @@ class Tombstone(Model):
     why: Text
     journal_head: Sha256 | None
     survivors: tuple[Text, ...]
+    restored: tuple[Text, ...] = ()
     boot_id: Text
     closed_at: Moment
     closed_by: Count

@@ -12,9 +12,10 @@ from pp4.errors import Code, Pp4Error, Refusal, RefusedError
 from pp4.hold.exclusion import open_exclusion
 from pp4.hold.local import open_local
 from pp4.hold.open import OpenHold
+from pp4.qualify import gates as all_gates
 from pp4.qualify import receipt
 from pp4.qualify.context import Context
-from pp4.qualify.gates import PHYSICAL, SOLO, Gate
+from pp4.qualify.gates import Gate
 from pp4.qualify.host import look_at_gpus
 from pp4.qualify.naming import private_names, without_host, without_names, words_for
 from pp4.qualify.pair_qualify import pair_qualify
@@ -92,7 +93,7 @@ def pair_of(report: GpuReport) -> tuple[str, str]:
     return pair
 
 
-def _admission(
+def admission(
     command: Command,
     source: Source,
     evidence: Sequence[tuple[str, bytes]],
@@ -199,7 +200,7 @@ def _body(
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class Kind:
     """What tells a kind of run from another: what admits it, what it runs, what it may say."""
 
     command: Command
@@ -211,28 +212,66 @@ class _Run:
     kernels: frozenset[str]
 
 
-_PAIR = _Run(
+PAIR = Kind(
     Command.PAIR_KERNELS,
     PAIR_COMMAND,
     "qualification",
     "kernels",
     PAIR_LIMITS,
-    PHYSICAL,
+    all_gates.PHYSICAL,
     frozenset({"sampled_fused.pair", "sampled_fused.solo"}),
 )
-_SOLO = _Run(
+SOLO = Kind(
     Command.SOLO,
     SOLO_COMMAND,
     "solo",
     "solo",
     SOLO_LIMITS,
-    SOLO,
+    all_gates.SOLO,
     frozenset({"sampled_fused.solo"}),
 )
 
 
+def run_gates(
+    run: Kind,
+    hold: OpenHold,
+    progress: Progress,
+    report: GpuReport,
+    compiled: Path,
+    soak_minutes: int = 0,
+) -> dict[str, object]:
+    """Run the gates of a kind of run inside a HOLD; -> members of the receipt.
+
+    Args:
+        run: what is run.
+        hold: under which.
+        progress: who watches.
+        report: the GPUs as they were before.
+        compiled: where binaries are kept.
+        soak_minutes: how long exchanges are repeated.
+
+    Raises:
+        WrongError: no rank ever answered.
+        UncleanError: something may still run.
+    """
+    context = Context(hold, physical(hold.gpus), compiled)
+    gates = with_soak(run.gates, soak_minutes)
+    results = pair_qualify(context, gates, progress)
+    receipt.require_answer(context, results, run.name)
+    members = {
+        "kind": run.kind,
+        "scope": run.scope,
+        "limits": list(run.limits),
+        **receipt.members(hold, context, results, gates, "qualified", run.kernels),
+    }
+    soaked = soak_result(results)
+    if soaked is not None:
+        members["soak"] = soaked
+    return _body(hold, context, report, members)
+
+
 def _go(
-    run: _Run,
+    run: Kind,
     out: Path,
     progress: Progress,
     machine: Machine,
@@ -242,31 +281,19 @@ def _go(
     soak_minutes: int = 0,
 ) -> Outcome:
     source = installed_source()
-    admission = _admission(run.command, source, evidence, report, gpus)
+    admitted = admission(run.command, source, evidence, report, gpus)
     exclusion = open_exclusion(machine.host_dir, machine.state_dir)
     with receipt.room(out):
         with open_local(
-            admission,
+            admitted,
             LocalTransport(),
             SystemClock(),
             gpus=gpus,
             exclusion=exclusion,
             state_dir=machine.state_dir,
         ) as hold:
-            context = Context(hold, physical(gpus), machine.state_dir / "compiled")
-            gates = with_soak(run.gates, soak_minutes)
-            results = pair_qualify(context, gates, progress)
-            receipt.require_answer(context, results, run.name)
-            members = {
-                "kind": run.kind,
-                "scope": run.scope,
-                "limits": list(run.limits),
-                **receipt.members(hold, context, results, gates, "qualified", run.kernels),
-            }
-            soaked = soak_result(results)
-            if soaked is not None:
-                members["soak"] = soaked
-            body = _body(hold, context, report, members)
+            compiled = machine.state_dir / "compiled"
+            body = run_gates(run, hold, progress, report, compiled, soak_minutes)
         # the HOLD is closed and its processes are proven dead: only now is there a claim to make
         receipt.require_same_source(source, run.name)
         return receipt.store(body, source, out / f"{run.kind}-{hold.hold_id}.json")
@@ -299,7 +326,7 @@ def qualify_pair(
     """
     receipt.require_packages(PAIR_COMMAND)
     report = look_at_gpus()
-    return _go(_PAIR, out, progress, machine, report, pair_of(report), evidence, soak_minutes)
+    return _go(PAIR, out, progress, machine, report, pair_of(report), evidence, soak_minutes)
 
 
 def qualify_solo(out: Path, progress: Progress, machine: Machine, gpu: str | None) -> Outcome:
@@ -320,4 +347,4 @@ def qualify_solo(out: Path, progress: Progress, machine: Machine, gpu: str | Non
     receipt.require_packages(SOLO_COMMAND)
     report = look_at_gpus()
     chosen = find(report, gpu or "0")
-    return _go(_SOLO, out, progress, machine, report, (chosen.uuid,))
+    return _go(SOLO, out, progress, machine, report, (chosen.uuid,))

@@ -9,7 +9,7 @@ from pp4.qualify.plan import Step
 
 
 class Progress(Protocol):
-    """Receives the run as it happens.  Calls come from one thread, in order."""
+    """Receives the run as it happens.  Calls come from one thread, in order, but for one."""
 
     def planned(self, steps: Sequence[Step]) -> None:
         """The whole plan, before anything starts."""
@@ -22,6 +22,12 @@ class Progress(Protocol):
 
     def note(self, text: str) -> None:
         """One line worth saying that is not a step."""
+
+    def alive(self, lease_s: float, deadline_s: float, last_line: str) -> None:
+        """The HOLD is alive: seconds of its lease and of itself, last line of what runs.
+
+        The one call that may come from another thread, and between any two others.
+        """
 
 
 class Silent:
@@ -37,4 +43,7 @@ class Silent:
         """Nothing."""
 
     def note(self, text: str) -> None:
+        """Nothing."""
+
+    def alive(self, lease_s: float, deadline_s: float, last_line: str) -> None:
         """Nothing."""

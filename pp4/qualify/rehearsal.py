@@ -8,6 +8,7 @@ from pathlib import Path
 from pp4.clock import Clock, SystemClock
 from pp4.config import load_settings
 from pp4.errors import RefusedError
+from pp4.hold.open import OpenHold
 from pp4.hold.rehearsal import open_rehearsal
 from pp4.qualify import receipt
 from pp4.qualify.context import Context
@@ -50,6 +51,28 @@ def _admission(source: Source) -> Admission:
     return judged
 
 
+def run_gates(
+    hold: OpenHold, progress: Progress, settings: Settings = REHEARSAL
+) -> dict[str, object]:
+    """Rehearse every gate of scope ``kernels`` inside a HOLD; -> members of the receipt.
+
+    Raises:
+        WrongError: no rank ever answered.
+        UncleanError: something may still run.
+    """
+    context = Context(hold, settings)
+    results = pair_qualify(context, KERNELS, progress)
+    receipt.require_answer(context, results, COMMAND)
+    return {
+        "kind": "rehearsal",
+        "scope": "kernels",
+        "hardware_executed": False,
+        "limits": list(LIMITS),
+        "gpus": [],
+        **receipt.members(hold, context, results, KERNELS, "rehearsed"),
+    }
+
+
 def rehearse(
     out: Path, progress: Progress, *, clock: Clock | None = None, settings: Settings = REHEARSAL
 ) -> Outcome:
@@ -75,17 +98,7 @@ def rehearse(
     temporary = load_settings().temp_dir
     with receipt.room(out):
         with open_rehearsal(admission, LocalTransport(), clock or SystemClock(), temporary) as hold:
-            context = Context(hold, settings)
-            results = pair_qualify(context, KERNELS, progress)
-            receipt.require_answer(context, results, COMMAND)
-            body = {
-                "kind": "rehearsal",
-                "scope": "kernels",
-                "hardware_executed": False,
-                "limits": list(LIMITS),
-                "gpus": [],
-                **receipt.members(hold, context, results, KERNELS, "rehearsed"),
-            }
+            body = run_gates(hold, progress, settings)
         # the HOLD is closed and its processes are proven dead: only now is there a claim to make
         receipt.require_same_source(source, COMMAND)
         outcome = receipt.store(body, source, out / f"rehearsal-{hold.hold_id}.json")

@@ -200,15 +200,13 @@ def _line(step: tuple[str, str, str | None]) -> str:
 
 
 def _rehearsed(receipt: Rehearsal) -> list[Check]:
-    """Hold a rehearsal to one machine and one user: it opens no window and rests on no hardware."""
-    hold = f"{receipt.hold.transport}, {receipt.hold.exclusion}"
+    """Hold a rehearsal to what it is: it rests on nothing about hardware."""
     hardware = [
         f"{reference.kind} as {reference.role}"
         for reference in receipt.evidence
         if reference.kind not in ("rehearsal", "refusal", "incident")
     ]
     return [
-        compare("rehearsal-hold", Code.CROSS_CHECK, "local, private", hold),
         require(
             "rehearsal-evidence",
             Code.WRONG_ROLE,

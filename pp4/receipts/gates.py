@@ -38,7 +38,8 @@ class Hold(Model):
     """The window in which the work ran.
 
     ``exclusion`` is ``host`` where the whole host shares one set of locks, ``private`` where only
-    this user's runs are kept apart.
+    this user's runs are kept apart.  ``host_key`` is the fingerprint of the key by which the host
+    was known, None where it is the coordinator's own.
     """
 
     id: Text
@@ -48,6 +49,7 @@ class Hold(Model):
     transport: Literal["ssh", "local"]
     journal_head: Sha256
     exclusion: Literal["host", "private"]
+    host_key: Text | None = None
 
 
 class Arm(Model):

@@ -78,8 +78,11 @@ class Stream(Protocol):
     def write(self, data: bytes, deadline: Deadline) -> None:
         """Write all of ``data`` to its input.
 
+        Over SSH the host has taken it then; whether the program did, only the program can say.
+
         Raises:
-            TimedOutError: ``STEP_TIMEOUT``, it did not take everything in time.
+            TimedOutError: ``STEP_TIMEOUT``, it did not take everything in time; nothing can be
+                written after it, unless the deadline had passed before.
             WrongError: ``CONNECTION_LOST``, the way to it is gone, or it has ended.
         """
 
@@ -89,6 +92,7 @@ class Stream(Protocol):
         Raises:
             TimedOutError: ``STEP_TIMEOUT``, nothing came; what it does is then unknown.
             WrongError: ``CONNECTION_LOST``, the way to it is gone; so is what it does.
+                ``TOO_LARGE``, :meth:`finish` had to drop what was over the 16 MiB.
         """
 
     def last_lines(self, count: int = 10) -> tuple[str, ...]:
@@ -96,6 +100,8 @@ class Stream(Protocol):
 
     def finish(self, deadline: Deadline) -> int:
         """End its input, drain its outputs and wait for its exit status.
+
+        What it wrote can still be read afterwards.
 
         Returns:
             The status; 128 and the number of the signal where one ended it.
@@ -136,7 +142,7 @@ class Host(Protocol):
         """Make a file of mode 0600 with these bytes, whole or not at all.
 
         It goes to ``path`` with ``.part`` behind it first and is renamed when everything is there;
-        a part that an earlier attempt left, and that is a beginning of ``data``, is gone on from.
+        what an earlier attempt left there is compared, and gone on from where it begins to differ.
         The caller checks its digest by a program on the host.
 
         Raises:

@@ -46,7 +46,7 @@ class LocalChannel:
 
     def _wait(self, stream: IO[bytes], event: int, deadline: Deadline, doing: str) -> None:
         if stream.closed:
-            raise self._gone()
+            raise self.gone()
         with selectors.DefaultSelector() as selector:
             selector.register(stream, event)
             selector.select(deadline.remaining_s())
@@ -63,7 +63,7 @@ class LocalChannel:
             except BlockingIOError:
                 continue
             except OSError as error:
-                raise self._gone() from error
+                raise self.gone() from error
 
     def receive(self, deadline: Deadline) -> Message:
         """Read one frame; see the interface for what is raised."""
@@ -74,11 +74,41 @@ class LocalChannel:
             except BlockingIOError:
                 continue
             if not data:
-                raise self._gone()
+                raise self.gone()
             self._ready.extend(self._decoder.feed(data))
         return self._ready.popleft()
 
-    def _gone(self) -> WrongError:
+    def fileno(self) -> int:
+        """Descriptor of the child's output, for whoever waits for several."""
+        return self._stdout.fileno()
+
+    @property
+    def exited(self) -> bool:
+        """Whether the child has ended; what it started may hold its output open."""
+        return self._peek() is not None
+
+    def poll(self) -> list[Message]:
+        """Return the messages that have come, without waiting.
+
+        Raises:
+            WrongError: as :meth:`receive`; messages that came before are returned first.
+        """
+        while not self._stdout.closed:
+            try:
+                data = os.read(self._stdout.fileno(), _READ)
+            except BlockingIOError:
+                break
+            if not data:
+                if not self._ready:
+                    raise self.gone()
+                break
+            self._ready.extend(self._decoder.feed(data))
+        taken = list(self._ready)
+        self._ready.clear()
+        return taken
+
+    def gone(self) -> WrongError:
+        """The error that the child has ended or closed its output, with its last line."""
         status = self._peek()
         return WrongError(
             Refusal(
@@ -175,9 +205,14 @@ def _belongs(stat: Path, group: int) -> bool:
 
 
 class LocalTransport:
-    """Starts processes on this machine."""
+    """Starts processes on this machine.
 
-    name = "local"
+    Args:
+        name: how whoever asks for them has reached this machine.
+    """
+
+    def __init__(self, name: str = "local") -> None:
+        self.name = name
 
     def start(
         self, argv: Sequence[str], *, environment: Mapping[str, str], directory: Path, label: str

@@ -280,12 +280,11 @@ def test_a_run_is_a_rehearsal_or_in_a_hold(capsys, tmp_path, monkeypatch, name):
 
 
 @pytest.mark.parametrize("hold", ["remote", "hold.json", "LOCAL", "local ", ""])
-def test_a_hold_that_is_not_local_is_not_built_yet(capsys, tmp_path, monkeypatch, hold):
+def test_a_hold_file_that_is_none_is_refused(capsys, tmp_path, monkeypatch, hold):
     monkeypatch.chdir(tmp_path)
     code, _, err = call(capsys, "pair-qualify", "--hold", hold)
     assert code == Exit.REFUSED
-    assert refusal(err)["code"] == Code.NOT_BUILT_YET
-    assert refusal(err)["found"] == repr(hold)
+    assert refusal(err)["code"] == Code.BAD_HOLD_FILE
     assert list(tmp_path.iterdir()) == []
 
 

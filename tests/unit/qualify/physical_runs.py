@@ -107,13 +107,13 @@ class Lab:
     def pair(self, changed=None, floors=None, progress=None, **more):
         """Qualify the pair."""
         gates = table(PHYSICAL, PAIR_FLOORS if floors is None else floors, changed or {})
-        self.monkeypatch.setattr(physical, "_PAIR", replace(physical._PAIR, gates=gates))
+        self.monkeypatch.setattr(physical, "PAIR", replace(physical.PAIR, gates=gates))
         return physical.qualify_pair(self.out, progress or Silent(), self.machine, **more)
 
     def solo(self, changed=None, gpu=None):
         """Qualify one GPU."""
         gates = table(SOLO, SOLO_FLOORS, changed or {})
-        self.monkeypatch.setattr(physical, "_SOLO", replace(physical._SOLO, gates=gates))
+        self.monkeypatch.setattr(physical, "SOLO", replace(physical.SOLO, gates=gates))
         return physical.qualify_solo(self.out, Silent(), self.machine, gpu)
 
 

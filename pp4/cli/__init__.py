@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +17,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pp4 import __version__
-from pp4.config import Settings, load_settings
+from pp4.cli import holds
+from pp4.cli.call import AsJson, Call, call_of
+from pp4.config import load_settings
 from pp4.console import Console
 from pp4.console.endings import Stopped, answer, signals
 from pp4.errors import Code, Exit, Refusal, RefusedError, UsageError
@@ -26,34 +27,21 @@ from pp4.errors import Code, Exit, Refusal, RefusedError, UsageError
 if TYPE_CHECKING:
     from pp4.qualify.reasons import StandingPolicy
 
+_REHEARSED = Path("pp4-rehearsal")
+
 app = typer.Typer(
     help="Qualify a physical pair of GPUs for sampled DSpark drafting; leave checkable receipts.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-
-
-@dataclass(slots=True)
-class Call:
-    """What every command gets.
-
-    Attributes:
-        settings: of this call.
-        console: of this call.
-        running: whether something that the command started may still run.
-    """
-
-    settings: Settings
-    console: Console
-    running: bool = False
+app.add_typer(holds.hold, name="hold")
+app.add_typer(holds.host, name="host")
 
 
 def _say_version(context: typer.Context, wanted: bool) -> None:
     if wanted:
-        _call(context).console.line(f"pp4 {__version__}")
+        call_of(context).console.line(f"pp4 {__version__}")
         raise typer.Exit
 
 
@@ -75,8 +63,17 @@ def pair_qualify(
     ] = False,
     hold: Annotated[
         str | None,
-        typer.Option(help="'local': hold two GPUs of this machine and run the gates on them."),
+        typer.Option(
+            metavar="FILE|local",
+            help="Hold two GPUs of the host that a HOLD file names, or of this machine ('local').",
+        ),
     ] = None,
+    dry_run_device: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run-device", help="With a HOLD file: rehearse there, without touching a GPU."
+        ),
+    ] = False,
     soak: Annotated[
         int,
         typer.Option(min=0, max=60, help="Minutes of exchanges with random skew after the gates."),
@@ -93,25 +90,34 @@ def pair_qualify(
     as_json: AsJson = False,
 ) -> int:
     """Run the gates on a pair of ranks and write a receipt."""
+    from pp4.qualify.standing import KEPT
     from pp4.receipts.canonical import read_file
 
-    call = _call(context)
-    _require_one_way(dry_run, hold, soak, solo)
+    call = call_of(context)
+    _require_one_way(dry_run, hold, dry_run_device, soak, solo)
     evidence = [("identity_reference", read_file(solo))] if solo else []
+    kept = out or call.settings.state_dir / KEPT
     with call.console.progress() as progress:
         call.running = True
-        if dry_run:
+        if hold is None:
             from pp4.qualify.rehearsal import rehearse
 
-            outcome = rehearse(out or Path("pp4-rehearsal"), progress)
-        else:
+            outcome = rehearse(out or _REHEARSED, progress)
+        elif hold == "local" and not dry_run_device:
             from pp4.qualify.physical import qualify_pair
-            from pp4.qualify.standing import KEPT
 
             outcome = qualify_pair(
-                out or call.settings.state_dir / KEPT,
+                kept, progress, call.settings, evidence=evidence, soak_minutes=soak
+            )
+        else:
+            from pp4.qualify.distant import qualify_on_host
+
+            outcome = qualify_on_host(
+                holds.file_of(hold),
+                (out or _REHEARSED) if dry_run_device else kept,
                 progress,
-                call.settings,
+                state_dir=call.settings.state_dir,
+                rehearse=dry_run_device,
                 evidence=evidence,
                 soak_minutes=soak,
             )
@@ -120,28 +126,32 @@ def pair_qualify(
     return int(outcome.exit)
 
 
-def _require_one_way(dry_run: bool, hold: str | None, soak: int, solo: Path | None) -> None:
+def _require_one_way(
+    dry_run: bool, hold: str | None, dry_run_device: bool, soak: int, solo: Path | None
+) -> None:
     """Refuse a run that is neither a rehearsal nor one in a HOLD, or both."""
-    if dry_run == (hold is not None) or (dry_run and (soak or solo)):
-        options = (("--dry-run", dry_run), ("--hold", hold), ("--soak", soak), ("--solo", solo))
+    physical = soak or solo
+    if (
+        dry_run == (hold is not None)
+        or (dry_run_device and not hold)
+        or ((dry_run or dry_run_device) and physical)
+    ):
+        options = (
+            ("--dry-run", dry_run),
+            ("--hold", hold),
+            ("--dry-run-device", dry_run_device),
+            ("--soak", soak),
+            ("--solo", solo),
+        )
         given = [name for name, on in options if on]
         raise UsageError(
             Refusal(
                 code=Code.USAGE,
                 where="pp4 pair-qualify",
-                expected="either --dry-run alone, or --hold local",
+                expected="either --dry-run alone, or --hold FILE or local; "
+                "--dry-run-device goes with --hold, and neither rehearsal with --soak or --solo",
                 found=" and ".join(given) or "neither",
                 next="pp4 pair-qualify --dry-run",
-            )
-        )
-    if hold not in (None, "local"):
-        raise RefusedError(
-            Refusal(
-                code=Code.NOT_BUILT_YET,
-                where="pp4 pair-qualify --hold",
-                expected="local, the only HOLD that this version opens",
-                found=repr(hold),
-                next="pp4 pair-qualify --hold local",
             )
         )
 
@@ -158,7 +168,7 @@ def solo_qualify(
     as_json: AsJson = False,
 ) -> int:
     """Run the gates that need no peer on one GPU and write a solo receipt."""
-    call = _call(context)
+    call = call_of(context)
     with call.console.progress() as progress:
         call.running = True
         from pp4.qualify.physical import qualify_solo
@@ -203,7 +213,7 @@ def verify_receipt(
         now=SystemClock().wall(),
     )
     report = verify(files, policy)
-    _call(context).console.report(report)
+    call_of(context).console.report(report)
     return int(report.exit)
 
 
@@ -218,7 +228,7 @@ def explain(
     """Explain a code: its cause, what is left behind, the way out; without one, list all."""
     from pp4.explain import PAGES, page
 
-    console = _call(context).console
+    console = call_of(context).console
     if code is None:
         console.pages([PAGES[one] for one in Code])
     else:
@@ -237,7 +247,7 @@ def doctor(
     """Say what this machine can do, and what to do about the rest."""
     from pp4.doctor import SystemProbes, diagnose
 
-    call = _call(context)
+    call = call_of(context)
     diagnosis = diagnose(SystemProbes(), call.settings, strict=strict)
     call.console.diagnosis(diagnosis)
     return diagnosis.exit
@@ -264,7 +274,7 @@ def gate(
 
     # Both are read before the machine is asked, which takes a while.
     policy, raw = _standing_policy(max_age, same_boot), read_file(receipt)
-    call = _call(context)
+    call = call_of(context)
     answer = judge(raw, facts_of_this_machine(call.settings), policy, str(receipt))
     call.console.answer(answer)
     return int(answer.exit)
@@ -288,7 +298,7 @@ def status(
     from pp4.qualify.host import facts_of_this_machine
     from pp4.qualify.machine import ask_or_refusal
 
-    call = _call(context)
+    call = call_of(context)
     policy = _standing_policy(max_age, same_boot)
     paths = [*standing.kept(call.settings.state_dir), *standing.receipts_in(places or [])]
     facts, unknown = None, None
@@ -353,13 +363,6 @@ def _run(arguments: list[str], console: Console) -> int:
         if debug and refusal.code is Code.INTERNAL:
             console.trace(error)
         return int(code)
-
-
-def _call(context: typer.Context) -> Call:
-    call = context.obj
-    if not isinstance(call, Call):
-        raise TypeError("pp4 commands are started through pp4.cli.main")
-    return call
 
 
 def _known_kind(kind: str | None, known: Sequence[str]) -> str | None:

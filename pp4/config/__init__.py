@@ -1,6 +1,7 @@
 """Settings: what the environment of this process says about pp4.
 
-Nothing else in pp4 reads the environment.  A value that makes no sense refuses; it is never
+Nothing else in pp4 reads the environment; the HOLD file is read by :mod:`pp4.config.hold_file`,
+which is imported only where a HOLD is asked for.  A value that makes no sense refuses; it is never
 replaced by a default, because whoever set it meant something by it.
 """
 
@@ -114,6 +115,21 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     )
 
 
+def home_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the home of this user: ``HOME``, or what the account file says.
+
+    Args:
+        environ: the environment to read; that of this process if none is given.
+
+    Raises:
+        RefusedError: ``BAD_SETTING``, there is none, or it is not absolute.
+    """
+    home = _home(os.environ if environ is None else environ)
+    if not home.startswith("/"):
+        raise _bad("HOME", "an absolute path", home, "export HOME=/absolute/path")
+    return Path(home)
+
+
 def visible_gpus(environ: Mapping[str, str] | None = None) -> tuple[str, ...] | None:
     """Entries of ``CUDA_VISIBLE_DEVICES``, None where it is not set.
 
@@ -173,11 +189,15 @@ def _default_state_dir(env: Mapping[str, str]) -> Path:
     base = env.get("XDG_STATE_HOME", "")
     if base.startswith("/"):
         return Path(base) / "pp4"
-    home = env.get("HOME") or _account_home()
+    home = _home(env)
     if not home.startswith("/"):
         again = "" if home else _SET_STATE_DIR
         raise _bad("HOME", "an absolute path (or PP4_STATE_DIR)", home, again)
     return Path(home) / ".local" / "state" / "pp4"
+
+
+def _home(env: Mapping[str, str]) -> str:
+    return env.get("HOME") or _account_home()
 
 
 def _account_home() -> str:

@@ -1,0 +1,142 @@
+"""``pp4 hold ...`` and ``pp4 host ...``: HOLDs and the host that they are on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pp4.cli.call import AsJson, Call, call_of
+from pp4.errors import Code, Exit, Refusal, RefusedError
+
+if TYPE_CHECKING:
+    from pp4.config.hold_file import HoldFile
+    from pp4.hold.exclusion import Exclusion
+
+hold = typer.Typer(help="HOLDs of this host: look, recover, clear, prune; write a HOLD file.")
+host = typer.Typer(help="What a host needs before HOLDs can be opened on it.")
+
+HoldId = Annotated[str, typer.Argument(metavar="ID", help="As 'pp4 hold status' shows it.")]
+
+
+def file_of(name: str) -> HoldFile:
+    """The HOLD file of that name, or the embedded one of ``local``."""
+    from pp4.config.hold_file import load_hold_file, local_hold_file
+
+    return local_hold_file() if name == "local" else load_hold_file(Path(name))
+
+
+def _exclusion(call: Call) -> Exclusion:
+    from pp4.hold.exclusion import open_exclusion
+
+    return open_exclusion(call.settings.host_dir, call.settings.state_dir)
+
+
+@host.command("init")
+def host_init(context: typer.Context, as_json: AsJson = False) -> int:
+    """Make the directory of locks and fences that all users of this host share (as root)."""
+    from pp4.hold.upkeep import init_host
+
+    call = call_of(context)
+    call.console.facts({"directories": list(init_host(call.settings.host_dir))})
+    return Exit.DONE
+
+
+@hold.command("new")
+def hold_new(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that is not there yet.")],
+    as_json: AsJson = False,
+) -> int:
+    """Write an example of a HOLD file, with every key and a comment for each."""
+    from pp4.config.hold_file import example
+
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(example())
+    except OSError as error:
+        code = Code.EXISTS if isinstance(error, FileExistsError) else Code.UNWRITABLE
+        found = error.strerror or str(error)
+        raise RefusedError(Refusal(code, str(file), "a new file", found)) from error
+    call_of(context).console.facts({"file": str(file)})
+    return Exit.DONE
+
+
+@hold.command("status")
+def hold_status(context: typer.Context, as_json: AsJson = False) -> int:
+    """Say which HOLDs there are on this host, and how its GPUs stand."""
+    from pp4.clock import SystemClock
+    from pp4.hold.overview import overview
+
+    call = call_of(context)
+    call.console.overview(overview(_exclusion(call), call.settings.state_dir, SystemClock()))
+    return Exit.DONE
+
+
+@hold.command("recover")
+def hold_recover(
+    context: typer.Context,
+    hold_id: HoldId,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the incident receipt; that of receipts.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Bury a HOLD whose holder is gone, and write down what is known of it as a receipt."""
+    from pp4.clock import SystemClock
+    from pp4.hold.recovery import recover, sealed
+    from pp4.qualify.standing import KEPT
+    from pp4.receipts.store import write_new
+
+    call = call_of(context)
+    body = recover(_exclusion(call), hold_id, SystemClock())
+    directory = out or call.settings.state_dir / KEPT
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"incident-{hold_id}.json"
+    write_new(path, sealed(body))
+    told = {name: body[name] for name in ("what", "state", "unproven")}
+    call.console.facts({"receipt": str(path), **told})
+    return Exit.DONE
+
+
+@hold.command("clear")
+def hold_clear(
+    context: typer.Context,
+    gpu: Annotated[str, typer.Argument(metavar="GPU", help="UUID of a GPU in quarantine.")],
+    operator: Annotated[str, typer.Option(help="Who has looked at it.")],
+    why: Annotated[str, typer.Option(help="What was found, and why it is safe.")],
+    as_json: AsJson = False,
+) -> int:
+    """End the quarantine of a GPU, on an operator's word; it is written down first."""
+    from pp4.clock import SystemClock
+    from pp4.hold.clearing import clear
+
+    call = call_of(context)
+    call.console.facts(asdict(clear(_exclusion(call), gpu, operator, why, SystemClock())))
+    return Exit.DONE
+
+
+@hold.command("prune")
+def hold_prune(
+    context: typer.Context,
+    older_than: Annotated[str, typer.Option(help="12h, 90d, 4w.")] = "90d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say it, remove nothing.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Remove records of HOLDs that ended long ago; fences stay."""
+    from pp4.clock import SystemClock, parse_span
+    from pp4.hold.pruning import prune
+
+    call = call_of(context)
+    gone = prune(
+        _exclusion(call),
+        call.settings.state_dir,
+        parse_span(older_than, "--older-than"),
+        SystemClock(),
+        dry_run,
+    )
+    name = "would_remove" if dry_run else "removed"
+    call.console.facts({name: [str(path) for path in gone]})
+    return Exit.DONE

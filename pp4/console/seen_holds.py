@@ -1,0 +1,44 @@
+"""HOLDs and GPUs of a host as rows for a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pp4.hold.overview import Overview
+
+HOLDS = ("HOLD", "state", "why", "fence", "for", "user", "since", "left", "alive", "GPUs")
+GPUS = ("GPU", "lock", "fence", "quarantine")
+_LOCK = {True: "taken", False: "free", None: "unknown"}
+
+
+def holds(overview: Overview) -> list[tuple[object, ...]]:
+    """A row for each HOLD."""
+    return [
+        (
+            one.hold,
+            one.state,
+            one.why,
+            one.fence,
+            one.command,
+            one.user,
+            one.since,
+            "" if one.left_s is None else f"{one.left_s} s",
+            len(one.alive),
+            ", ".join(one.gpus),
+        )
+        for one in overview.holds
+    ]
+
+
+def gpus(overview: Overview) -> list[tuple[object, ...]]:
+    """A row for each GPU."""
+    return [
+        (
+            one.gpu,
+            _LOCK[one.taken],
+            one.fault or one.fence,
+            "" if one.quarantine is None else f"HOLD {one.quarantine.hold}",
+        )
+        for one in overview.gpus
+    ]

@@ -1,0 +1,257 @@
+"""Owner of one step: whatever descends from it is ended before the guard itself ends.
+
+``python -P -m pp4.hold.guard HOLD LABEL GRACE_S -- ARGV...`` starts ARGV in a session of its own
+and passes its own standard input on; standard output and standard error are the child's as they
+are.  The guard also has them open, so a reader sees their end only when the whole tree has ended.
+
+The end of its input means stop: the end of the child's input, a grace, TERM to all descendants, a
+grace, KILL, proof.  TERM, HUP and INT mean the same without the first grace.  A child that ends by
+itself has what it left behind ended as well.  So a stop takes three times GRACE_S at most (2 s at
+least for the proof); whoever kills the guard earlier has to end what is then left.
+
+It exits with the status of the child, 128 + n after a signal n; 2 for a wrong command line; 127
+where ARGV does not start; 70 where something survived, which is then named on standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from pp4.clock import Deadline, SystemClock
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, UsageError
+from pp4.hold.cgroup import Leaf, make_leaf
+from pp4.hold.feed import Feed
+from pp4.hold.processes import Owned
+from pp4.hold.trees import Tree, become_subreaper, proof_deadline
+
+SURVIVED = 70
+"""Exit status of a guard that could not end everything."""
+NOT_STARTED = 127
+"""Exit status of a guard whose program does not start."""
+
+_ERRORS = 2
+_READ = 1 << 10
+_SAY_S = 1.0
+_LEAF_S = 2.0
+_STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the command line asks for.
+
+    Attributes:
+        hold: id of the HOLD.
+        label: the step.
+        grace_s: seconds that each part of a stop may take.
+        argv: program and arguments; no shell reads them.
+    """
+
+    hold: str
+    label: str
+    grace_s: float
+    argv: tuple[str, ...]
+
+
+def parse(arguments: Sequence[str]) -> Order:
+    """Read the command line.
+
+    Raises:
+        UsageError: ``USAGE`` for anything but ``HOLD LABEL GRACE_S -- ARGV...``.
+    """
+    found = " ".join(arguments[:4])
+    if len(arguments) < 5 or arguments[3] != "--" or not all((*arguments[:2], arguments[4])):
+        raise _usage("HOLD LABEL GRACE_S -- ARGV...", found)
+    try:
+        grace_s = float(arguments[2])
+        Deadline.after(SystemClock(), grace_s)
+    except ValueError:
+        raise _usage("seconds of grace, not negative and finite", arguments[2]) from None
+    return Order(arguments[0], arguments[1], grace_s, tuple(arguments[4:]))
+
+
+def _usage(expected: str, found: str) -> UsageError:
+    return UsageError(Refusal(Code.USAGE, "guard", expected, repr(found[:200])))
+
+
+class Signals:
+    """Signals of this process as something to wait for, next to pipes."""
+
+    def __init__(self) -> None:
+        self.stop = False
+        self.descriptor, self._write = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._write, False)
+        # a full pipe wakes as well as one more byte would
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in _STOPPING:
+            signal.signal(number, self._stop)
+        # were it ignored, as a parent may leave it, the kernel would keep no exit status
+        signal.signal(signal.SIGCHLD, _wake)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (*_STOPPING, signal.SIGCHLD))
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self.stop = True
+
+    def clear(self) -> None:
+        """Take what woke this process; the flags stay."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.descriptor, _READ):
+                pass
+
+
+def _wake(number: int, frame: FrameType | None) -> None:
+    """Do nothing; that it is called at all writes to the wake-up descriptor."""
+
+
+class Guard:
+    """One step and all that descends from it.
+
+    Args:
+        order: what to run.
+        signals: those of this process.
+    """
+
+    def __init__(self, order: Order, signals: Signals) -> None:
+        self._order, self._signals = order, signals
+
+    def run(self) -> int:
+        """Run the step to its end; -> exit status, what went wrong named on standard error."""
+        leaf = make_leaf(self._order.hold, self._order.label)
+        try:
+            child, target = self._start(leaf)
+        except RefusedError as error:
+            _drop(leaf)
+            _say(str(error))
+            return NOT_STARTED
+        tree = Tree(os.getpid(), self._order.label, leader=child)
+        feed = Feed(target)
+        try:
+            self._attend(child, feed, tree)
+        finally:
+            feed.close()
+            left = self._end(tree, leaf)
+        if left:
+            _say("survivors: " + ", ".join(str(owned) for owned in left))
+            return SURVIVED
+        return _as_exit(tree.status(child))
+
+    def _start(self, leaf: Leaf | None) -> tuple[int, int]:
+        """Start the program; -> its process id and the descriptor of its input.
+
+        Raises:
+            RefusedError: ``UNREADABLE``: it does not start.
+        """
+        argv = self._order.argv
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+                # this process has one thread, so a call between fork and exec is safe
+                preexec_fn=None if leaf is None else leaf.enter,
+            )
+        except (OSError, ValueError) as error:
+            raise RefusedError(
+                Refusal(Code.UNREADABLE, argv[0], "a program that starts", str(error))
+            ) from error
+        if process.stdin is None:
+            raise ValueError("a child needs an input")
+        target = os.dup(process.stdin.fileno())
+        process.stdin.close()
+        # reaped by the tree, last of all; the object must not wait for it as well
+        process.returncode = 0
+        return process.pid, target
+
+    def _attend(self, child: int, feed: Feed, tree: Tree) -> None:
+        """Pass input on until the child has ended or its tree has to be told to.
+
+        Before the stop there is no deadline here: whoever holds the other end of the input has it.
+        """
+        deadline: Deadline | None = None
+        pidfd = os.pidfd_open(child)
+        try:
+            while not self._signals.stop:
+                if deadline is not None and deadline.expired():
+                    return
+                events = self._wait(pidfd, feed, deadline)
+                if pidfd in events:
+                    return
+                if self._signals.descriptor in events:
+                    self._signals.clear()
+                    tree.reap()
+                feed.move(events)
+                if feed.ended and deadline is None:
+                    deadline = Deadline.after(SystemClock(), self._order.grace_s)
+        finally:
+            os.close(pidfd)
+
+    def _wait(self, pidfd: int, feed: Feed, deadline: Deadline | None) -> dict[int, int]:
+        poll = select.poll()
+        for descriptor in (pidfd, self._signals.descriptor):
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, events in feed.interest().items():
+            poll.register(descriptor, events)
+        # up to the next millisecond: a wait that ends just before the deadline would spin
+        return dict(poll.poll(None if deadline is None else deadline.remaining_s() * 1000 + 1))
+
+    def _end(self, tree: Tree, leaf: Leaf | None) -> tuple[Owned, ...]:
+        """End everything below the guard; -> what is left."""
+        left: tuple[Owned, ...] = ()
+        if not tree.ask(Deadline.after(SystemClock(), self._order.grace_s)):
+            if leaf is not None:
+                leaf.kill()
+            left = tree.kill(proof_deadline(self._order.grace_s))
+        if not left:
+            _drop(leaf)
+        return left
+
+
+def _drop(leaf: Leaf | None) -> None:
+    """Remove a cgroup in which nothing is left; one that stays does no harm."""
+    if leaf is not None:
+        leaf.remove(Deadline.after(SystemClock(), _LEAF_S))
+
+
+def _as_exit(status: int | None) -> int:
+    if status is None:
+        return SURVIVED
+    return 128 - status if status < 0 else status
+
+
+def _say(line: str) -> None:
+    """Write a line to standard error, unless nobody takes it within a second."""
+    data = line.replace("\n", " ").encode("utf-8", "backslashreplace")[: select.PIPE_BUF - 1]
+    poll = select.poll()
+    poll.register(_ERRORS, select.POLLOUT)
+    # a pipe that can be written to has room for this much at once
+    if poll.poll(_SAY_S * 1000):
+        with contextlib.suppress(OSError):
+            os.write(_ERRORS, data + b"\n")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Guard one step; -> exit status."""
+    try:
+        order = parse(arguments)
+        if sys.stdin is None:
+            raise _usage("a standard input whose end means stop", "none")
+        become_subreaper()
+        if os.getpgrp() != os.getpid():
+            os.setpgid(0, 0)
+        return Guard(order, Signals()).run()
+    except Pp4Error as error:
+        _say(str(error))
+        return int(error.exit)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

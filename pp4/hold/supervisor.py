@@ -1,0 +1,235 @@
+"""The supervisor of one HOLD: grants it, times it, owns what runs under it, closes it.
+
+``python -m pp4.hold.supervisor`` reads one request (``open``) from its standard input, answers with
+the grant or the refusal on its standard output, and serves the HOLD at a socket until it is over.
+It outlives whoever started it; what ends it is a ``close``, the end of its lease, its deadline, or
+SIGTERM.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import os
+import selectors
+import signal
+import sys
+from collections.abc import Iterator
+from datetime import UTC
+from pathlib import Path
+
+from pp4.clock import Clock, Deadline, SystemClock
+from pp4.config import load_settings
+from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
+from pp4.hold import durable
+from pp4.hold.around import require_quiet, run_each
+from pp4.hold.desk import Desk
+from pp4.hold.exclusion import open_exclusion
+from pp4.hold.lease import Lease
+from pp4.hold.local import open_local
+from pp4.hold.local_hold import LocalHold
+from pp4.hold.places import own_directory
+from pp4.hold.served import Server, listen
+from pp4.hold.sweep import moment
+from pp4.hold.trees import become_subreaper, descendants
+from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
+from pp4.receipts.digests import installed_source
+from pp4.transport.local import LocalTransport
+from pp4.wire import Decoder, Message, Reply, Request, encode_reply
+from pp4.wire.facts import read
+from pp4.wire.holds import Closed, Granted, Open
+
+RESERVE_S = 60.0
+"""What a HOLD keeps of its time for its own end, or a tenth of a short one."""
+_ASKED_S = 20.0
+_READ = 1 << 16
+_LOG = "supervisor.log"
+
+
+def _first(descriptor: int) -> Request:
+    """Read the one request that a supervisor is started with.
+
+    Raises:
+        TimedOutError: it does not come.
+        RefusedError: the input ends before it, or is something else.
+    """
+    decoder = Decoder()
+    deadline = Deadline.after(SystemClock(), _ASKED_S)
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while True:
+            ready = selector.select(deadline.remaining_s())
+            data = os.read(descriptor, _READ) if ready else b""
+            messages: list[Message] = list(decoder.feed(data))
+            if messages:
+                break
+            if ready and not data:
+                raise RefusedError(Refusal(Code.BAD_FRAME, "supervisor", "a request", "no more"))
+            deadline.require("the request that opens a HOLD")
+    asked = messages[0]
+    if not isinstance(asked, Request) or asked.verb != "open":
+        found = asked.verb if isinstance(asked, Request) else asked.kind
+        raise RefusedError(Refusal(Code.BAD_FRAME, "supervisor", "open", found))
+    return asked
+
+
+def _admission(asked: Open) -> Admission:
+    """Judge the evidence once more: it is the host that grants.
+
+    Raises:
+        RefusedError: ``SUBJECT_MISMATCH``, this is another source than the coordinator's; or what
+            admission refuses.
+    """
+    here = installed_source().digest
+    if asked.source_digest != here:
+        raise RefusedError(
+            Refusal(
+                Code.SUBJECT_MISMATCH,
+                "source of pp4 on the receiving host",
+                asked.source_digest,
+                here,
+                source="the coordinator's source",
+            )
+        )
+    try:
+        command = Command(asked.command)
+        evidence = [(one.role, base64.b64decode(one.data, validate=True)) for one in asked.evidence]
+    except (ValueError, binascii.Error) as error:
+        raise RefusedError(
+            Refusal(Code.BAD_FRAME, "supervisor", "a command and its evidence", str(error))
+        ) from error
+    subject = Subject(
+        source_digest=here,
+        gpu_models=frozenset(asked.gpu_models),
+        drivers=frozenset(asked.drivers),
+    )
+    judged = admit(command, evidence, subject)
+    if isinstance(judged, Refused):
+        raise RefusedError(judged.refusal)
+    return judged
+
+
+def _granted(hold: LocalHold, asked: Open, state_dir: Path) -> Granted:
+    deadline = hold.deadline
+    if deadline is None or hold.boot_id is None:
+        raise ValueError("a HOLD of GPUs has a deadline and a boot")
+    return Granted(
+        hold=hold.hold_id,
+        fence=hold.fence,
+        nonce=hold.nonce,
+        exclusion=hold.exclusion,
+        boot_id=hold.boot_id,
+        gpus=hold.gpus,
+        opened_at=moment(hold.opened_at.astimezone(UTC)),
+        bound_s=deadline.limit_ns / 1e9,
+        ttl_s=asked.ttl_s,
+        deadline_boottime_ns=deadline.start_ns + deadline.limit_ns,
+        transport=asked.transport,
+        rehearsal=asked.rehearsal,
+        directory=str(hold.directory.parent),
+        public=str(hold.public),
+        work=str(hold.directory),
+        compiled=str(state_dir / "compiled"),
+    )
+
+
+@contextlib.contextmanager
+def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted]]:
+    """Hold the GPUs with everything that belongs around them."""
+    settings = load_settings()
+    state_dir = Path(asked.state_dir) if asked.state_dir else settings.state_dir
+    host_dir = Path(asked.host_dir) if asked.host_dir else settings.host_dir
+    admission = _admission(asked)
+    own_directory(state_dir)
+    with open_local(
+        admission,
+        LocalTransport(asked.transport),
+        clock,
+        gpus=asked.gpus,
+        exclusion=open_exclusion(host_dir, state_dir),
+        state_dir=state_dir,
+        bound_s=asked.bound_s - min(RESERVE_S, asked.bound_s / 10),
+        rehearsal=asked.rehearsal,
+        asked_by=asked.coordinator,
+    ) as hold:
+        if not isinstance(hold, LocalHold):
+            raise TypeError("a HOLD of this machine")
+        own = hold.directory.parent
+        # nothing but this HOLD has ever been started here
+        hold.orphans = lambda: descendants(os.getpid())
+        if asked.restore:
+            hold.on_end = lambda: run_each(asked.restore, own)
+        require_quiet(asked.quiesce, own)
+        yield hold, _granted(hold, asked, state_dir)
+
+
+def _detach(directory: Path) -> None:
+    """Let go of the session that started this process; what is said from now on is kept."""
+    null = os.open(os.devnull, os.O_RDWR)
+    log = os.open(directory / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for source, target in ((null, 0), (null, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(null)
+    os.close(log)
+
+
+def _serve(asked: Open, sequence: int, clock: Clock) -> None:
+    """Grant, serve and close; the refusal of a HOLD that cannot be granted is raised.
+
+    Raises:
+        Pp4Error: nothing was granted.
+    """
+    said = False
+    server: Server | None = None
+    ending: Pp4Error | None = None
+    try:
+        with _opened(asked, clock) as (hold, granted):
+            desk = Desk(hold, granted, Lease(clock, asked.ttl_s), clock)
+            signal.signal(signal.SIGTERM, lambda *_: desk.end("cancelled"))
+            server = Server(listen(hold.directory.parent), desk, asked.ttl_s / 20)
+            _say(Reply(sequence=sequence, facts=granted.model_dump(mode="json")))
+            said = True
+            _detach(hold.directory.parent)
+            hold.close(server.serve())
+    except Pp4Error as error:
+        if not said:
+            raise
+        ending = error
+    if server is not None:
+        # only now are the locks free: whoever reads the answer may open the next HOLD
+        server.part(_last_word(granted, ending))
+
+
+def _last_word(granted: Granted, ending: Pp4Error | None) -> Reply:
+    if ending is not None:
+        return Reply(sequence=0, refusal=ending.refusal.as_dict())
+    tombstone = durable.read_object(Path(granted.public) / "closed.json")
+    return Reply(sequence=0, facts=Closed(tombstone=tombstone or {}).model_dump(mode="json"))
+
+
+def _say(reply: Reply) -> None:
+    rest = memoryview(encode_reply(reply))
+    while rest:
+        rest = rest[os.write(1, rest) :]
+
+
+def main() -> int:
+    """Open and serve one HOLD; -> exit code."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        # a handler, since what is ignored stays ignored in every process that is started
+        signal.signal(number, lambda *_: None)
+    sequence = 0
+    try:
+        request = _first(0)
+        sequence = request.sequence
+        become_subreaper()
+        _serve(read(Open, request.arguments), sequence, SystemClock())
+    except Pp4Error as error:
+        _say(Reply(sequence=sequence, refusal=error.refusal.as_dict()))
+        return int(error.exit)
+    return int(Exit.DONE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,298 @@
+"""A HOLD on a receiving host as its coordinator has it: opened, kept alive, worked in, closed.
+
+The host grants, times, kills and attests; here is only asked.  When the host has not answered for
+half a lease, nothing more is asked for: it may have given the HOLD away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, Protocol
+
+from pp4.clock import Clock, Deadline
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, TimedOutError, UncleanError
+from pp4.hold.interruption import ended, undisturbed
+from pp4.hold.lease import Contact
+from pp4.hold.line import Line, raised
+from pp4.transport.interface import Host
+from pp4.wire.facts import read, refusal_of
+from pp4.wire.holds import Beat, Close, Closed, Granted, Named, Open, Start, Watch, Watched, Why
+
+OPEN_S = 60.0
+"""How long a host may take to grant: quiesce commands and the sweep of older HOLDs included."""
+CLOSE_S = 60.0
+"""How long it may take to end everything, restore and write the tombstone."""
+_ASK_S = 30.0
+_POLL_S = 0.2
+
+
+class Watcher(Protocol):
+    """Who is told how a HOLD is; calls come from more than one thread."""
+
+    def told(self, item: dict[str, Any]) -> None:
+        """A step told something."""
+
+    def alive(self, lease_s: float, deadline_s: float, last_line: str) -> None:
+        """Seconds that are left, and the last line of the step that runs."""
+
+
+Program = Callable[..., list[str]]
+"""Makes the argument list of ``python -m MODULE ARGUMENTS`` on the host."""
+
+
+class Window:
+    """An open HOLD on a host; :func:`open_window` makes it.
+
+    Attributes:
+        granted: what the host granted.
+        tombstone: the host's word on its end, None while it is open.
+
+    Args:
+        host: where it is.
+        program: how modules are started there.
+        asked: what it was asked for.
+        granted: its grant.
+        line: the line that the grant came over.
+        clock: the coordinator's.
+        watcher: who is told.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        program: Program,
+        asked: Open,
+        granted: Granted,
+        line: Line,
+        clock: Clock,
+        watcher: Watcher,
+    ) -> None:
+        self.granted, self._clock, self._watcher = granted, clock, watcher
+        self.tombstone: dict[str, Any] | None = None
+        self._contact = Contact(clock, granted.ttl_s)
+        self._line = line
+        near = near_end(program, granted.hold, asked.state_dir, asked.host_dir)
+        self._line.redirect(near)
+        # half a lease is all that there is for both attempts
+        quarter_s = granted.ttl_s / 4
+        self._beating = Line(host, near, count(1 << 40).__next__, quarter_s)
+        self._beat_s = granted.ttl_s / 6
+        self._deadline = Deadline.after(clock, granted.bound_s)
+        self._last_line = ""
+        self._stop = threading.Event()
+        self._refused: Pp4Error | None = None
+        self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._heart.start()
+
+    def _named(self) -> dict[str, Any]:
+        return {"hold": self.granted.hold, "fence": self.granted.fence}
+
+    # -- the lease --------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        """Tell the host that somebody is here, until the end; runs in a thread of its own."""
+        try:
+            while not self._stop.wait(self._beat_s) and not self._contact.lost():
+                self._beat_once()
+        finally:
+            self._beating.drop()
+
+    def _beat_once(self) -> None:
+        sent = self._clock.boottime_ns()
+        left = Deadline(self._clock, sent, self._contact.remaining_ns())
+        try:
+            facts = self._beating.ask("beat", Named(**self._named()).model_dump(), left)
+            beat = read(Beat, facts)
+        except Pp4Error as error:
+            # what it means is decided by the time that has passed; the reason is kept for people
+            self._refused = error
+            return
+        self._contact.answered(sent)
+        self._watcher.alive(beat.lease_ns / 1e9, beat.deadline_ns / 1e9, self._last_line)
+
+    def require(self) -> None:
+        """Go on only while the HOLD is ours for certain.
+
+        Raises:
+            TimedOutError: ``LEASE_LOST``.
+        """
+        if self._contact.lost():
+            why = "" if self._refused is None else f"; {self._refused.refusal.found}"
+            raise TimedOutError(
+                Refusal(
+                    Code.LEASE_LOST,
+                    f"HOLD {self.granted.hold}",
+                    f"a heartbeat answered within {self.granted.ttl_s / 2:g} s",
+                    f"none{why}",
+                    left="whatever runs under it, until the host ends it",
+                    next="pp4 hold recover",
+                )
+            )
+
+    # -- work -------------------------------------------------------------------------------
+
+    def run(self, label: str, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Run one step on the host and wait for its answer; -> its facts.
+
+        Args:
+            label: names the step; used once in a HOLD.
+            module: a module of pp4.
+            arguments: what it is told.
+
+        Raises:
+            Pp4Error: its refusal; ``LEASE_LOST``, ``DEADLINE``, ``RANK_DIED``.
+        """
+        start = Start(**self._named(), label=label, module=module, arguments=arguments)
+        self._ask("start", start.model_dump(mode="json"))
+        taken = 0
+        while True:
+            asked = Watch(**self._named(), label=label, after=taken)
+            seen = read(Watched, self._ask("watch", asked.model_dump()))
+            taken += len(seen.items)
+            self._last_line = seen.last_line
+            for item in seen.items:
+                self._watcher.told(item)
+            if seen.ended:
+                break
+            self._deadline.require(f"step {label}", left="nothing: the host ends it")
+            time.sleep(_POLL_S)
+        if seen.facts is None:
+            raise raised(refusal_of(seen.refusal))
+        return seen.facts
+
+    def _ask(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        self.require()
+        limit = min(_ASK_S, self._contact.remaining_ns() / 1e9)
+        return self._line.ask(verb, arguments, Deadline.after(self._clock, limit))
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def close(self, why: Why) -> dict[str, Any]:
+        """Close this HOLD and no other; -> its tombstone.  May be asked for again.
+
+        Raises:
+            UncleanError: it could not be closed, or not be proven that it is: what the host says,
+                or that it says nothing.
+        """
+        asked = Close(**self._named(), why=why).model_dump()
+        limit_s = CLOSE_S + 2 * self.granted.ttl_s
+        try:
+            deadline = Deadline.after(self._clock, limit_s)
+            facts = self._line.patient(limit_s).ask("close", asked, deadline)
+            tombstone = read(Closed, facts).tombstone
+        except Pp4Error as error:
+            raise self._unclean(error) from error
+        finally:
+            self._stop.set()
+            self._heart.join(self.granted.ttl_s)
+            self._line.drop()
+        return tombstone
+
+    def _unclean(self, error: Pp4Error) -> UncleanError:
+        found = error.refusal
+        return UncleanError(
+            Refusal(
+                Code.SURVIVOR if found.code is Code.SURVIVOR else found.code,
+                f"the end of HOLD {self.granted.hold}",
+                "a tombstone of the receiving host",
+                found.found,
+                left=f"unproven: whatever HOLD {self.granted.hold}, fence {self.granted.fence}, "
+                f"had started ({found.left})",
+                next="pp4 hold recover",
+            )
+        )
+
+
+def near_end(program: Program, hold: str, state_dir: str | None, host_dir: str | None) -> list[str]:
+    """The argument list of the relay to an open HOLD, or of what answers for a closed one."""
+    return program("pp4.hold.relay", "attach", hold, state_dir or "", host_dir or "")
+
+
+def deliver(
+    host: Host,
+    program: Program,
+    close: Close,
+    directories: tuple[str | None, str | None],
+    clock: Clock,
+) -> dict[str, Any]:
+    """Close exactly one HOLD whose window is gone; -> its tombstone.
+
+    Args:
+        host: where it is.
+        program: how modules are started there.
+        close: which one, and why.
+        directories: of state and exclusion there, None for the defaults.
+        clock: the coordinator's.
+
+    Raises:
+        Pp4Error: what the host says in place of a tombstone, or that it says nothing.
+    """
+    line = Line(host, near_end(program, close.hold, *directories), attempt_s=CLOSE_S)
+    try:
+        deadline = Deadline.after(clock, CLOSE_S)
+        return read(Closed, line.ask("close", close.model_dump(), deadline)).tombstone
+    finally:
+        line.drop()
+
+
+@contextlib.contextmanager
+def open_window(
+    host: Host, program: Program, asked: Open, clock: Clock, watcher: Watcher
+) -> Iterator[Window]:
+    """Ask a host for a HOLD, keep it while the block runs, and close it.
+
+    Args:
+        host: the receiving host.
+        program: how modules are started there.
+        asked: what is asked for.
+        clock: the coordinator's.
+        watcher: who is told how it goes.
+
+    Raises:
+        Pp4Error: the refusal of the host; nothing was granted then.
+        UncleanError: the HOLD could not be proven closed.
+    """
+    line = Line(host, program("pp4.hold.relay", "open"))
+    limit_s = OPEN_S + sum(one.limit_s for one in asked.quiesce)
+    why: Why = "cancelled"
+    # a signal in between would leave a HOLD that nobody closes before its lease is over
+    with undisturbed():
+        deadline = Deadline.after(clock, limit_s)
+        try:
+            granted = read(Granted, line.once("open", asked.model_dump(mode="json"), deadline))
+            window = Window(host, program, asked, granted, line, clock, watcher)
+        except BaseException:
+            line.drop()
+            raise
+    try:
+        _require_ours(granted, asked)
+        yield window
+        why = "done"
+    except Exception:
+        why = "failed"
+        raise
+    finally:
+        ended(partial(_closed, window, why), again=why != "cancelled")
+
+
+def _closed(window: Window, why: Why) -> None:
+    window.tombstone = window.close(why)
+
+
+def _require_ours(granted: Granted, asked: Open) -> None:
+    """Refuse a grant of something else than was asked for."""
+    same: Sequence[tuple[str, object, object]] = (
+        ("gpus", asked.gpus, granted.gpus),
+        ("rehearsal", asked.rehearsal, granted.rehearsal),
+        ("ttl_s", asked.ttl_s, granted.ttl_s),
+    )
+    for name, wanted, found in same:
+        if wanted != found:
+            raise RefusedError(
+                Refusal(Code.BAD_FRAME, f"the grant: {name}", str(wanted), str(found))
+            )

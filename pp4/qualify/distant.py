@@ -1,0 +1,292 @@
+"""Gates in a HOLD of a host that a HOLD file names: ask, wait, close, and only then a receipt."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import getpass
+import json
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pp4.clock import Deadline, SystemClock
+from pp4.config.hold_file import HoldFile, read_evidence
+from pp4.config.holds import Login
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
+from pp4.hold.deferred import Deferred
+from pp4.hold.staging import stage
+from pp4.hold.window import Window, deliver, open_window
+from pp4.qualify import far, physical, receipt, rehearsal
+from pp4.qualify.plan import Step
+from pp4.qualify.progress import Progress
+from pp4.qualify.receipt import Outcome
+from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
+from pp4.receipts.canonical import dump
+from pp4.receipts.digests import Source, installed_source
+from pp4.receipts.store import write_new
+from pp4.transport.interface import Host
+from pp4.transport.local_host import LocalHost
+from pp4.wire.facts import read, refusal_of
+from pp4.wire.gpus import GpuReport
+from pp4.wire.holds import Close, Given, HostCommand, Open
+
+REHEARSAL_GPUS = (
+    "GPU-00000000-0000-4000-8000-000000000000",
+    "GPU-00000000-0000-4000-8000-000000000001",
+)
+"""What a rehearsal holds where the HOLD file names no GPU: names that no driver gives."""
+COMMAND = "pp4 pair-qualify --hold"
+_CONNECT_S = 20.0
+_STAGE_S = 300.0
+_LOOK_S = 90.0
+_SOURCE = Path(__file__).resolve().parents[1]
+
+
+class Told:
+    """Passes on to a progress what a step tells; see :class:`pp4.hold.window.Watcher`.
+
+    Args:
+        progress: who watches.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def told(self, item: dict[str, Any]) -> None:
+        """Pass one item on; what this version does not know is passed over."""
+        if "planned" in item:
+            self._progress.planned([_step(one) for one in item["planned"]])
+        elif "started" in item:
+            self._progress.started(_step(item["started"]))
+        elif "finished" in item:
+            self._progress.finished(_step(item["finished"]), item["found"], item["elapsed_s"])
+        elif "note" in item:
+            self._progress.note(item["note"])
+
+    def alive(self, lease_s: float, deadline_s: float, last_line: str) -> None:
+        """Pass on what is left."""
+        self._progress.alive(lease_s, deadline_s, last_line)
+
+
+def _step(told: dict[str, Any]) -> Step:
+    try:
+        return Step(**told)
+    except TypeError as error:
+        raise WrongError(Refusal(Code.BAD_FRAME, "progress", "a step", str(error))) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A host with the code on it.
+
+    Attributes:
+        host: the host.
+        program: how modules are started there.
+    """
+
+    host: Host
+    program: Callable[..., list[str]]
+
+
+def _here(python: str) -> Callable[..., list[str]]:
+    def program(module: str, *arguments: str) -> list[str]:
+        path = f"PYTHONPATH={_SOURCE.parent}"
+        return ["/usr/bin/env", path, python, "-P", "-m", module, *arguments]
+
+    return program
+
+
+def _connected(file: HoldFile) -> Host:
+    if file.host.login is None:
+        return LocalHost()
+    from pp4.transport.ssh import SshAddress, SshHost
+
+    def address(login: Login, jump: Login | None = None) -> SshAddress:
+        return SshAddress(
+            address=login.address,
+            port=login.port,
+            user=login.user,
+            identity_file=login.identity_file,
+            host_key=login.host_key,
+            agent=file.host.agent,
+            jump=None if jump is None else address(jump),
+        )
+
+    deadline = Deadline.after(SystemClock(), _CONNECT_S)
+    return SshHost(address(file.host.login, file.host.jump), deadline)
+
+
+@contextlib.contextmanager
+def _reached(file: HoldFile, source: Source) -> Iterator[_Place]:
+    """Connect, and put the code there where it is not."""
+    with contextlib.closing(_connected(file)) as host:
+        if file.host.transport == "local":
+            yield _Place(host, _here(file.host.python))
+            return
+        deadline = Deadline.after(SystemClock(), _STAGE_S)
+        staged = stage(host, file.host.python, file.host.state_dir, source, _SOURCE, deadline)
+        yield _Place(host, staged.argv)
+
+
+def _gpus_there(place: _Place) -> GpuReport:
+    """What the driver of the host says of its GPUs.
+
+    Raises:
+        RefusedError: what the host refuses, or its answer is none.
+    """
+    deadline = Deadline.after(SystemClock(), _LOOK_S)
+    stream = place.host.run(place.program("pp4.worker.gpus"), deadline)
+    said = b""
+    while data := stream.read(deadline):
+        said += data
+    stream.finish(deadline)
+    try:
+        answer = json.loads(said)
+    except ValueError as error:
+        last = "; ".join(stream.last_lines(2)) or "nothing said"
+        raise WrongError(
+            Refusal(Code.BAD_FRAME, "GPUs of the receiving host", "one JSON object", last)
+        ) from error
+    if "refusal" in answer:
+        raise RefusedError(refusal_of(answer["refusal"]))
+    return read(GpuReport, answer)
+
+
+def _chosen(file: HoldFile, report: GpuReport) -> tuple[str, ...]:
+    if file.host.gpus == "auto":
+        return physical.pair_of(report)
+    there = {gpu.uuid for gpu in report.gpus}
+    missing = [uuid for uuid in file.host.gpus if uuid not in there]
+    if missing:
+        found = ", ".join(sorted(there)) or "no GPU"
+        where, expected = "gpus of the HOLD file", ", ".join(missing)
+        raise RefusedError(Refusal(Code.NO_GPU_PAIR, where, expected, found, next="pp4 doctor"))
+    return file.host.gpus
+
+
+def _rehearsal_admission(source: Source) -> Admission:
+    judged = admit(Command.REHEARSAL, [], Subject(source_digest=source.digest))
+    if isinstance(judged, Refused):
+        raise RefusedError(judged.refusal)
+    return judged
+
+
+def _given(evidence: Sequence[tuple[str, bytes]]) -> tuple[Given, ...]:
+    return tuple(Given(role=role, data=base64.b64encode(raw).decode()) for role, raw in evidence)
+
+
+def _asked(
+    file: HoldFile,
+    admitted: Admission,
+    gpus: Sequence[str],
+    evidence: Sequence[tuple[str, bytes]],
+    report: GpuReport | None,
+) -> Open:
+    def commands(given: Sequence[Any]) -> tuple[HostCommand, ...]:
+        return tuple(HostCommand(argv=one.argv, limit_s=float(one.limit_s)) for one in given)
+
+    held = [gpu for gpu in report.gpus if gpu.uuid in gpus] if report else []
+    return Open(
+        command=str(admitted.command),
+        source_digest=admitted.source_digest,
+        evidence=_given(evidence),
+        gpu_models=tuple(sorted({gpu.name for gpu in held})),
+        drivers=(report.driver_version or "not told",) if report else (),
+        gpus=tuple(gpus),
+        rehearsal=report is None,
+        coordinator=f"{getpass.getuser()}@{socket.gethostname()}",
+        transport=file.host.transport,
+        ttl_s=float(file.ttl_s),
+        bound_s=float(file.bound_s),
+        state_dir=file.host.state_dir,
+        host_dir=file.host.host_dir,
+        quiesce=commands(file.quiesce),
+        restore=commands(file.restore),
+    )
+
+
+@contextlib.contextmanager
+def _kept(place: _Place, deferred: Deferred, asked: Open, progress: Progress) -> Iterator[Window]:
+    """A window whose close is kept for later where it could not be delivered."""
+    window: Window | None = None
+    try:
+        with open_window(place.host, place.program, asked, SystemClock(), Told(progress)) as window:
+            yield window
+    finally:
+        if window is not None and window.tombstone is None:
+            granted = window.granted
+            deferred.store(place.host.address, granted.hold, granted.fence, "cancelled")
+
+
+def _deliver(place: _Place, file: HoldFile, deferred: Deferred, progress: Progress) -> None:
+    """Deliver what could not be delivered to this host before; what still cannot stays."""
+    for one in deferred.pending(place.host.address):
+        close = Close(hold=one.hold, fence=int(one.fence), why="cancelled")
+        directories = (file.host.state_dir, file.host.host_dir)
+        try:
+            tombstone = deliver(place.host, place.program, close, directories, SystemClock())
+        except Pp4Error as error:
+            progress.note(f"HOLD {one.hold} is not closed yet: {error}")
+            continue
+        deferred.delivered(one.hold)
+        progress.note(f"HOLD {one.hold} is closed: {tombstone.get('why')}")
+
+
+def qualify_on_host(
+    file: HoldFile,
+    out: Path,
+    progress: Progress,
+    *,
+    state_dir: Path,
+    rehearse: bool = False,
+    evidence: Sequence[tuple[str, bytes]] = (),
+    soak_minutes: int = 0,
+) -> Outcome:
+    """Run every gate of scope ``kernels`` in a HOLD of another host and store a receipt here.
+
+    Args:
+        file: which host, and what happens around the work.
+        out: directory of the receipt; made if it is not there.
+        progress: who watches.
+        state_dir: the coordinator's, for closes that cannot be delivered.
+        rehearse: whether the gates run in the interpreter there and no GPU is touched.
+        evidence: (role, bytes) of receipts that the run has to match, beside the HOLD file's.
+        soak_minutes: how long exchanges are repeated after the gates.
+
+    Returns:
+        The outcome; a failed gate is an outcome, not an exception.
+
+    Raises:
+        Pp4Error: what the host or the way to it refuses; ``LEASE_LOST``, ``DEADLINE``.
+        UncleanError: the HOLD could not be proven closed.
+    """
+    source = installed_source()
+    given = [] if rehearse else [*read_evidence(file), *evidence]
+    with receipt.room(out), _reached(file, source) as place:
+        if rehearse:
+            report, admitted = None, _rehearsal_admission(source)
+            gpus = REHEARSAL_GPUS if file.host.gpus == "auto" else file.host.gpus
+        else:
+            report = _gpus_there(place)
+            gpus = _chosen(file, report)
+            admitted = physical.admission(physical.PAIR.command, source, given, report, gpus)
+        asked = _asked(file, admitted, gpus, given, report)
+        told = far.Gates(
+            work="rehearsal" if rehearse else "pair",
+            evidence=_given(given),
+            soak_minutes=soak_minutes,
+        )
+        deferred = Deferred(state_dir / "closes")
+        _deliver(place, file, deferred, progress)
+        with _kept(place, deferred, asked, progress) as window:
+            body = window.run("gates", far.MODULE, told.model_dump(mode="json"))
+        # the HOLD is closed and its processes are proven dead: only now is there a claim to make
+        receipt.require_same_source(source, COMMAND)
+        body["hold"]["host_key"] = place.host.fingerprint
+        name = f"{body['kind']}-{window.granted.hold}"
+        outcome = receipt.store(body, source, out / f"{name}.json")
+        write_new(out / f"{name}.closed.json", dump(window.tombstone or {}))
+    return replace(outcome, differences=rehearsal.DIFFERENCES) if rehearse else outcome

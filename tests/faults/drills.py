@@ -1,0 +1,74 @@
+"""A step for drills, run under a guard like any other: it does what its arguments say.
+
+``start`` names children: ``plain``, ``deaf`` (ignores TERM), ``setsid`` (a session of its own, no
+environment), ``twice`` (a double fork).  It tells their pids, then waits for the end of its input,
+or answers at once where ``answer`` is given.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from pp4.clock import Deadline, SystemClock
+from pp4.hold.inner import Supervisor
+from pp4.transport.pipes import Pipes
+from pp4.wire import Reply
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(1000)"]
+DEAF = [sys.executable, "-c", "import signal,time; signal.signal(15, 1); time.sleep(1000)"]
+
+
+def _twice():
+    """Fork twice; -> pid of the grandchild, whose parent has ended."""
+    source, sink = os.pipe()
+    if os.fork() == 0:
+        pid = os.fork()
+        if pid == 0:
+            os.close(source)
+            os.close(sink)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            while True:
+                time.sleep(1000)
+        os.write(sink, str(pid).encode())
+        os._exit(0)
+    os.close(sink)
+    pid = int(os.read(source, 32))
+    os.close(source)
+    os.wait()
+    return pid
+
+
+STARTS = {
+    "plain": lambda: subprocess.Popen(SLEEP).pid,
+    "deaf": lambda: subprocess.Popen(DEAF).pid,
+    "setsid": lambda: subprocess.Popen(SLEEP, start_new_session=True, env={}).pid,
+    "twice": _twice,
+}
+
+
+def main():
+    pipes = Pipes.take_over()
+    request = pipes.receive(Deadline.after(SystemClock(), 60))
+    given = request.arguments["arguments"]
+    supervisor = Supervisor(pipes)
+    for text in given.get("journal", ()):
+        supervisor.ask("journal", {"step": text, "event": "note"})
+    if given.get("noise"):
+        chunk = b"x" * (1 << 16)
+        for _ in range(given["noise"] >> 16):
+            os.write(2, chunk)
+    pids = [STARTS[kind]() for kind in given.get("start", ())]
+    supervisor.tell({"pid": os.getpid(), "pids": pids})
+    if "answer" in given:
+        pipes.send(Reply(sequence=request.sequence, facts=given["answer"]))
+        return
+    if given.get("stop"):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while os.read(pipes._source, 1 << 16):
+        pass
+
+
+if __name__ == "__main__":
+    main()

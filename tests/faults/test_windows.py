@@ -1,0 +1,215 @@
+"""What each failure of a HOLD leaves on both sides: rows of the table of docs/hold.md."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from pp4.errors import Code, Pp4Error, RefusedError, TimedOutError
+from pp4.hold.processes import Owned
+from tests.faults.windows import (
+    DRILLS,
+    GPUS,
+    Coordinator,
+    gone,
+    public,
+    tokens,
+    tombstone,
+    until,
+    window,
+)
+
+EVERY = ["plain", "deaf", "setsid", "twice"]
+
+
+@pytest.fixture
+def place(tmp_path):
+    for name in ("state", "host"):
+        (tmp_path / name).mkdir(mode=0o700)
+    if os.geteuid() == 0:
+        (tmp_path / "host").chmod(0o755)
+        # a host directory below one that others may write would exclude nobody
+        (tmp_path / "host").rmdir()
+        return tmp_path
+    (tmp_path / "host").rmdir()
+    return tmp_path
+
+
+@pytest.fixture
+def coordinator(place):
+    started = []
+
+    def start(arguments=None, **more):
+        started.append(Coordinator(place, arguments, **more))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+def supervisor_of(place, hold):
+    found = json.loads((public(place, hold) / "registration.json").read_text())["coordinator"]
+    return Owned(found["pid"], found["start_token"], "supervisor")
+
+
+def told_by(pid, what):
+    return Path(f"/proc/{pid}/{what}").read_text()
+
+
+def fences(place):
+    directory = place / "host" if (place / "host").exists() else place / "state"
+    return [json.loads((directory / "fence" / gpu).read_text())["fence"] for gpu in GPUS]
+
+
+# -- nothing fails --------------------------------------------------------------------------
+
+
+def test_a_hold_is_opened_worked_in_and_closed(place):
+    with window(place) as one:
+        facts = one.run("drill", DRILLS, {"answer": {"n": 1}, "start": EVERY, "journal": ["a"]})
+        assert facts == {"n": 1}
+        (told,) = one.watching.items
+        known = tokens(told["pid"], *told["pids"])
+        supervisor = supervisor_of(place, one.granted.hold)
+        assert supervisor.alive()
+        assert tombstone(place, one.granted.hold) is None
+    assert one.tombstone == tombstone(place, one.granted.hold)
+    assert (one.tombstone["why"], one.tombstone["survivors"]) == ("done", [])
+    assert gone(known)
+    until(lambda: not supervisor.alive())
+    with window(place) as again:
+        assert again.granted.fence == one.granted.fence + 1
+
+
+def test_what_a_step_leaves_behind_is_ended_before_the_hold_is_closed(place):
+    with window(place) as one:
+        one.run("drill", DRILLS, {"answer": {}, "start": EVERY})
+        (told,) = one.watching.items
+        # by the guard, as soon as the step itself has ended
+        known = tokens(*told["pids"])
+        until(lambda: gone(known))
+
+
+def test_the_refusal_of_a_step_is_raised_here(place):
+    with window(place) as one:
+        with pytest.raises(Pp4Error) as raised:
+            one.run("drill", "tests.faults.no_such_module", {})
+        assert raised.value.refusal.code is Code.RANK_DIED
+
+
+# -- the coordinator ------------------------------------------------------------------------
+
+
+def test_a_coordinator_that_is_killed_is_outlived_by_its_lease_alone(place, coordinator):
+    one = coordinator({"start": EVERY})
+    supervisor = supervisor_of(place, one.hold)
+    one.signal(signal.SIGKILL)
+    found = until(lambda: tombstone(place, one.hold))
+    assert found["why"] == "abandoned"
+    assert gone(one.drill)
+    until(lambda: not supervisor.alive())
+    assert fences(place) == [str(one.told["fence"])] * 2
+    with window(place) as again:
+        assert again.granted.fence == one.told["fence"] + 1
+
+
+def test_a_coordinator_that_slept_past_its_lease_stops_itself(place, coordinator):
+    one = coordinator({"start": ["plain"]})
+    one.signal(signal.SIGSTOP)
+    assert until(lambda: tombstone(place, one.hold))["why"] == "abandoned"
+    assert gone(one.drill)
+    one.signal(signal.SIGCONT)
+    status, said = one.wait()
+    assert status != 0
+    assert "LEASE_LOST" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_supervisor_that_is_asked_to_end_closes_its_hold(place, coordinator, number):
+    one = coordinator({"start": EVERY})
+    supervisor = supervisor_of(place, one.hold)
+    os.kill(supervisor.pid, number)
+    if number == signal.SIGINT:
+        # what a terminal sends to everybody is not meant for it
+        with pytest.raises(RefusedError) as raised, window(place):
+            pass
+        assert raised.value.refusal.code is Code.HELD_BY
+        assert supervisor.alive()
+        return
+    assert until(lambda: tombstone(place, one.hold))["why"] == "cancelled"
+    assert gone(one.drill)
+
+
+# -- the supervisor and the guard -----------------------------------------------------------
+
+
+def test_a_supervisor_that_is_killed_leaves_nothing_that_runs(place, coordinator):
+    one = coordinator({"start": EVERY})
+    supervisor = supervisor_of(place, one.hold)
+    os.kill(supervisor.pid, signal.SIGKILL)
+    until(lambda: gone(one.drill))
+    status, said = one.wait()
+    assert status != 0
+    assert "SURVIVOR" in said or "LEASE_LOST" in said or "CONNECTION_LOST" in said
+    assert tombstone(place, one.hold) is None
+    # the next grant looks first, and says what became of it
+    with window(place) as again:
+        assert again.granted.fence == one.told["fence"] + 1
+        assert tombstone(place, one.hold)["why"] == "abandoned"
+
+
+def test_a_guard_that_is_killed_loses_nothing_to_anybody(place, coordinator):
+    one = coordinator({"start": EVERY})
+    guard = int(told_by(one.told["pid"], "stat").rpartition(")")[2].split()[1])
+    assert "pp4.hold.guard" in told_by(guard, "cmdline")
+    os.kill(guard, signal.SIGKILL)
+    status, said = one.wait()
+    assert status != 0
+    assert "RANK_DIED" in said
+    assert until(lambda: tombstone(place, one.hold))["why"] == "failed"
+    assert gone(one.drill)
+
+
+# -- two at once, and time ------------------------------------------------------------------
+
+
+def test_the_loser_of_a_race_is_told_who_holds(place, coordinator):
+    one = coordinator({})
+    with pytest.raises(RefusedError) as raised, window(place):
+        pass
+    refusal = raised.value.refusal
+    assert refusal.code is Code.HELD_BY
+    assert one.hold in refusal.found
+    assert one.process.poll() is None
+    assert tombstone(place, one.hold) is None
+
+
+def test_a_deadline_ends_what_runs_whatever_the_coordinator_wants(place):
+    with pytest.raises(Pp4Error), window(place, bound_s=4.0) as one:
+        one.run("drill", DRILLS, {"start": ["deaf"]})
+    known = tokens(*one.watching.items[0]["pids"])
+    assert until(lambda: tombstone(place, one.granted.hold))["why"] == "deadline"
+    assert gone(known) or not any(known.values())
+
+
+def test_a_request_of_another_fence_is_refused(place):
+    with window(place) as one:
+        one.granted = one.granted.model_copy(update={"fence": one.granted.fence + 1})
+        with pytest.raises(RefusedError) as raised:
+            one.run("drill", DRILLS, {"answer": {}})
+        assert raised.value.refusal.code is Code.STALE_FENCE
+        one.granted = one.granted.model_copy(update={"fence": one.granted.fence - 1})
+
+
+def test_a_lease_that_is_not_renewed_is_over(place):
+    with window(place) as one:
+        one._stop.set()
+        with pytest.raises(TimedOutError) as raised:
+            one.run("drill", DRILLS, {})
+        # half a lease after the last heartbeat; the host waits for the whole of it
+        assert raised.value.refusal.code is Code.LEASE_LOST
+        assert until(lambda: tombstone(place, one.granted.hold))["why"] == "abandoned"
+    assert one.tombstone["why"] == "abandoned"
