@@ -37,6 +37,9 @@ def read_chained(path: Path) -> Chained:
         raw = durable.read(path) or b""
     except Pp4Error as error:
         return Chained((), torn=False, fault=error.refusal.found)
+    except ValueError as error:
+        # a name with a NUL inside never reaches the kernel
+        return Chained((), torn=False, fault=str(error))
     *whole, rest = raw.split(b"\n")
     lines, fault = _parsed(whole)
     if broken := first_break(lines):

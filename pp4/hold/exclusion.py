@@ -25,6 +25,7 @@ from pp4.hold.places import host_directory, own_directory
 from pp4.receipts.canonical import shown
 
 _UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_LOOK_S = 0.05
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 
 
@@ -79,7 +80,8 @@ class Exclusion:
         # no soft lock in its place: that one outlives a holder that was killed
         lock = UnixFileLock(path, mode=0o666, thread_local=False, fallback_to_soft=False)
         try:
-            lock.acquire(timeout=0)
+            # somebody who only looks has it for a moment
+            lock.acquire(timeout=_LOOK_S, poll_interval=_LOOK_S / 5)
         except Timeout:
             raise RefusedError(Refusal(Code.HELD_BY, gpu, "a GPU that is free", "taken")) from None
         except OSError as error:
@@ -184,7 +186,7 @@ class Exclusion:
                 "processes of earlier HOLDs proven dead",
                 shown(found, 400),
                 left=shown(str(path)),
-                next=f"rm {shlex.quote(str(path))}",
+                next=f"pp4 hold clear --operator NAME --why TEXT {gpu}",
             )
         )
 

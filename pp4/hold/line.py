@@ -6,8 +6,9 @@ deadline: the supervisor does what it was asked once and answers as often as it 
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -31,13 +32,23 @@ _TIMED_OUT = {Code.STEP_TIMEOUT, Code.DEADLINE, Code.LEASE_LOST}
 _WRONG = {Code.CONNECTION_LOST, Code.RANK_DIED, Code.BAD_FRAME, Code.INTERNAL}
 
 
+class _Unanswered(Exception):
+    """An attempt came to nothing; the refusal of an answer is something else."""
+
+    def __init__(self, why: Pp4Error) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
 class Line:
-    """One connection at a time to one supervisor; used by one thread.
+    """One connection at a time to one supervisor, and one request at a time on it.
+
+    Threads may share it: a request waits until the one before is answered, which a supervisor does
+    at once for everything but a close.
 
     Args:
         host: where the supervisor is.
         argv: the program that is the near end there.
-        numbers: gives each request its number; shared by all lines of a HOLD.
         attempt_s: how long one attempt may take before a new connection is tried.
     """
 
@@ -45,11 +56,11 @@ class Line:
         self,
         host: Host,
         argv: Sequence[str],
-        numbers: Callable[[], int] | None = None,
         attempt_s: float = _ATTEMPT_S,
     ) -> None:
         self._host, self._argv, self._attempt_s = host, list(argv), attempt_s
-        self._number = numbers or count(1).__next__
+        self._numbers = count(1)
+        self._lock = threading.Lock()
         self._stream: Stream | None = None
         self._decoder = Decoder()
 
@@ -61,23 +72,40 @@ class Line:
             TimedOutError: ``STEP_TIMEOUT``, no answer came; whether it was done is unknown.
             WrongError: ``CONNECTION_LOST``, likewise.
         """
-        request = Request(sequence=self._number(), verb=verb, arguments=arguments)
+        request = Request(sequence=next(self._numbers), verb=verb, arguments=arguments)
         while True:
             try:
-                reply = self._attempt(request, deadline.within(self._attempt_s))
-                break
-            except Pp4Error:
-                self.drop()
+                return _facts(self._exchanged(request, deadline.within(self._attempt_s)))
+            except _Unanswered as unanswered:
                 if deadline.expired():
-                    raise
+                    raise unanswered.why from None
                 time.sleep(_PAUSE_S)
-        return _facts(reply)
 
     def once(self, verb: str, arguments: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
         """As :meth:`ask`, with one attempt: for what must not be begun twice."""
-        request = Request(sequence=self._number(), verb=verb, arguments=arguments)
-        reply = self._attempt(request, deadline)
-        return _facts(reply)
+        request = Request(sequence=next(self._numbers), verb=verb, arguments=arguments)
+        try:
+            return _facts(self._exchanged(request, deadline))
+        except _Unanswered as unanswered:
+            raise unanswered.why from None
+
+    def _exchanged(self, request: Request, deadline: Deadline) -> Reply:
+        """Try once, alone on the line; a connection on which anything went wrong is let go."""
+        if not self._lock.acquire(timeout=deadline.remaining_s()):
+            where = f"{request.verb} to the supervisor"
+            expected, found = "an answer to what was asked before", "none in time"
+            raise _Unanswered(TimedOutError(Refusal(Code.STEP_TIMEOUT, where, expected, found)))
+        try:
+            return self._attempt(request, deadline)
+        except Pp4Error as error:
+            self.drop()
+            raise _Unanswered(error) from error
+        except BaseException:
+            # a signal in the middle: nobody knows how far the stream was read
+            self.drop()
+            raise
+        finally:
+            self._lock.release()
 
     def _attempt(self, request: Request, deadline: Deadline) -> Reply:
         if self._stream is None:

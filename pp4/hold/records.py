@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,9 @@ from pp4.hold import durable
 from pp4.hold.processes import Owned
 from pp4.receipts.canonical import shown
 from pp4.receipts.envelope import U64, Count, Model, Moment, Sha256, Text
-from pp4.receipts.journal import first_break
+
+GPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,127}", re.ASCII)
+"""What may be the name of a GPU and becomes the name of a file."""
 
 
 class Coordinator(Model):
@@ -134,6 +136,10 @@ def _record(directory: Path) -> Record | None:
         first = error.errors()[0]
         found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise _unreadable(path, found) from error
+    odd = [gpu for gpu in registration.gpus if not GPU.fullmatch(gpu)]
+    if odd:
+        # paths are made of these names, and any user may write a registration
+        raise _unreadable(path, f"gpus: {odd}")
     closing, closed = directory / "closing.json", directory / "closed.json"
     return Record(
         directory,
@@ -156,43 +162,6 @@ def highest_granted(records: Sequence[Record], gpu: str) -> int | None:
     """Return the highest fence in any registration of a GPU, None where there is none."""
     fences = [int(r.registration.fence) for r in records if gpu in r.registration.gpus]
     return max(fences, default=None)
-
-
-def read_lines(path: Path) -> list[dict[str, object]]:
-    """Return the durable lines of a journal; a torn last one is dropped.
-
-    Raises:
-        RefusedError: ``UNREADABLE``, or ``JOURNAL_CHAIN``: another line is broken.
-    """
-    raw = durable.read(path) or b""
-    try:
-        lines = [json.loads(line) for line in raw.split(b"\n")[:-1]]
-    except ValueError as error:
-        raise _unreadable(path, str(error)) from error
-    if broken := first_break(lines):
-        raise RefusedError(
-            Refusal(Code.JOURNAL_CHAIN, shown(str(path)), broken.expected, broken.found)
-        )
-    return lines
-
-
-def read_processes(directory: Path) -> tuple[Owned, ...]:
-    """Return the processes that a HOLD registered.
-
-    Raises:
-        RefusedError: as :func:`read_lines`.
-    """
-    path = directory / "procs.jsonl"
-    found = []
-    for line in read_lines(path):
-        detail = line.get("detail")
-        if not isinstance(detail, dict):
-            raise _unreadable(path, "a line without a process")
-        pid, token = detail.get("pid"), detail.get("start_token")
-        if not isinstance(pid, int) or not isinstance(token, str):
-            raise _unreadable(path, "a line without a process")
-        found.append(Owned(pid, token, str(line["step"])))
-    return tuple(found)
 
 
 def _unreadable(path: Path, found: str) -> RefusedError:

@@ -23,12 +23,11 @@ from pp4.hold import durable, processes
 from pp4.hold.chained import processes_in, read_chained
 from pp4.hold.exclusion import Exclusion
 from pp4.hold.processes import COOKIE, Owned
-from pp4.hold.records import Record, Registration, Tombstone
+from pp4.hold.records import GPU, Record, Registration, Tombstone
 from pp4.receipts.canonical import shown
 from pp4.receipts.envelope import Model
 
 # a registration is its user's own file, and the names in it become paths
-_GPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,127}", re.ASCII)
 _NAMED = re.compile(r"(?P<label>.*) \(pid (?P<pid>[0-9]{1,9}), start (?P<start>[0-9]{1,20})\)")
 _MARK = f"{COOKIE}=".encode()
 _ENDS = (".lock", ".quarantine")
@@ -116,7 +115,7 @@ def registered(directory: Path) -> Record | None:
     registration = _model(directory / "registration.json", Registration)
     if registration is None:
         return None
-    odd = [gpu for gpu in registration.gpus if not _GPU.fullmatch(gpu)]
+    odd = [gpu for gpu in registration.gpus if not GPU.fullmatch(gpu)]
     if odd:
         raise _unreadable(directory / "registration.json", f"gpus: {odd}")
     closing = closing_of(directory)
@@ -201,7 +200,7 @@ def gpus_on_disk(exclusion: Exclusion, records: Sequence[Record]) -> tuple[str, 
         raise RefusedError(Refusal(Code.EXCLUSION, where, expected, found)) from error
     names = {name.removesuffix(end) for name in files for end in _ENDS if name.endswith(end)}
     names.update(fences, *(record.registration.gpus for record in records))
-    return tuple(sorted(name for name in names if _GPU.fullmatch(name)))
+    return tuple(sorted(name for name in names if GPU.fullmatch(name)))
 
 
 def taken(path: Path) -> bool | None:

@@ -14,11 +14,12 @@ from datetime import datetime
 from pathlib import Path
 
 from pp4.clock import Clock, Deadline, SystemClock
-from pp4.errors import Code, Pp4Error, Refusal, RefusedError
+from pp4.errors import Code, Refusal, RefusedError
 from pp4.hold import durable, processes
+from pp4.hold.chained import processes_in, read_chained
 from pp4.hold.exclusion import Exclusion
 from pp4.hold.processes import Owned
-from pp4.hold.records import Record, Tombstone, read_lines, read_processes, write
+from pp4.hold.records import Record, Tombstone, write
 from pp4.receipts.journal import head
 
 _SETTLE_S = 10.0
@@ -95,12 +96,10 @@ def _settled(record: Record, same_namespace: bool) -> _Proof:
     hold = record.registration.hold
     if not same_namespace:
         return _Proof((), (f"processes of another pid namespace, HOLD {hold}",))
-    registered: tuple[Owned, ...] = ()
+    registered, fault = processes_in(read_chained(record.directory / "procs.jsonl"))
     unproven: tuple[str, ...] = ()
-    try:
-        registered = read_processes(record.directory)
-    except Pp4Error as error:
-        unproven = (f"{error.refusal.where}: {error.refusal.found}",)
+    if fault:
+        unproven = (f"{record.directory / 'procs.jsonl'}: {fault}",)
     deadline = Deadline.after(SystemClock(), _SETTLE_S)
     while True:
         known = {owned.pid: owned for owned in registered if owned.alive()}
@@ -138,17 +137,22 @@ def _write_tombstone(exclusion: Exclusion, record: Record, why: str, clock: Cloc
     try:
         write(record.directory / "closed.json", tombstone)
     except RefusedError:
-        # another user's HOLD: the proof is made anew each time, until its user writes this
-        if record.directory.stat().st_uid == os.geteuid():
+        # another user's HOLD: the proof is made anew each time, until its user writes this; and
+        # one whose records are gone meanwhile needs none
+        if _ours(record.directory):
             raise
 
 
-def _journal_head(record: Record) -> str | None:
+def _ours(directory: Path) -> bool:
     try:
-        lines = read_lines(Path(record.registration.journal))
-    except Pp4Error:
-        return None
-    return head(lines)
+        return directory.stat().st_uid == os.geteuid()
+    except FileNotFoundError:
+        return False
+
+
+def _journal_head(record: Record) -> str | None:
+    journal = read_chained(Path(record.registration.journal))
+    return None if journal.fault else head(journal.lines)
 
 
 def moment(at: datetime) -> str:

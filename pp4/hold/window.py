@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import count
 from typing import Any, Protocol
 
 from pp4.clock import Clock, Deadline
@@ -79,8 +78,7 @@ class Window:
         near = near_end(program, granted.hold, asked.state_dir, asked.host_dir)
         self._line.redirect(near)
         # half a lease is all that there is for both attempts
-        quarter_s = granted.ttl_s / 4
-        self._beating = Line(host, near, count(1 << 40).__next__, quarter_s)
+        self._line.patient(granted.ttl_s / 4)
         self._beat_s = granted.ttl_s / 6
         self._deadline = Deadline.after(clock, granted.bound_s)
         self._last_line = ""
@@ -96,17 +94,14 @@ class Window:
 
     def _beat(self) -> None:
         """Tell the host that somebody is here, until the end; runs in a thread of its own."""
-        try:
-            while not self._stop.wait(self._beat_s) and not self._contact.lost():
-                self._beat_once()
-        finally:
-            self._beating.drop()
+        while not self._stop.wait(self._beat_s) and not self._contact.lost():
+            self._beat_once()
 
     def _beat_once(self) -> None:
         sent = self._clock.boottime_ns()
         left = Deadline(self._clock, sent, self._contact.remaining_ns())
         try:
-            facts = self._beating.ask("beat", Named(**self._named()).model_dump(), left)
+            facts = self._line.ask("beat", Named(**self._named()).model_dump(), left)
             beat = read(Beat, facts)
         except Pp4Error as error:
             # what it means is decided by the time that has passed; the reason is kept for people
@@ -179,6 +174,7 @@ class Window:
             UncleanError: it could not be closed, or not be proven that it is: what the host says,
                 or that it says nothing.
         """
+        self._stop.set()
         asked = Close(**self._named(), why=why).model_dump()
         limit_s = CLOSE_S + 2 * self.granted.ttl_s
         try:
@@ -188,7 +184,6 @@ class Window:
         except Pp4Error as error:
             raise self._unclean(error) from error
         finally:
-            self._stop.set()
             self._heart.join(self.granted.ttl_s)
             self._line.drop()
         return tombstone

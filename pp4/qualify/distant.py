@@ -6,6 +6,7 @@ import base64
 import contextlib
 import getpass
 import json
+import secrets
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,8 @@ from pp4.config.hold_file import HoldFile, read_evidence
 from pp4.config.holds import Login
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
 from pp4.hold.deferred import Deferred
-from pp4.hold.staging import stage
+from pp4.hold.interruption import undisturbed
+from pp4.hold.staging import Staged, drop, stage, sweep, take
 from pp4.hold.window import Window, deliver, open_window
 from pp4.qualify import far, physical, receipt, rehearsal
 from pp4.qualify.plan import Step
@@ -126,9 +128,28 @@ def _reached(file: HoldFile, source: Source) -> Iterator[_Place]:
         if file.host.transport == "local":
             yield _Place(host, _here(file.host.python))
             return
+        with _staged(host, file, source) as staged:
+            yield _Place(host, staged.argv)
+
+
+@contextlib.contextmanager
+def _staged(host: Host, file: HoldFile, source: Source) -> Iterator[Staged]:
+    """Have the code there for as long as the block runs; whoever uses it last takes it away."""
+    use = secrets.token_hex(8)
+    for last in (False, True):
         deadline = Deadline.after(SystemClock(), _STAGE_S)
         staged = stage(host, file.host.python, file.host.state_dir, source, _SOURCE, deadline)
-        yield _Place(host, staged.argv)
+        try:
+            take(host, staged, use, deadline)
+            break
+        except RefusedError as error:
+            # somebody else was its last user a moment ago
+            if last or error.refusal.code is not Code.NOT_STAGED:
+                raise
+    yield staged
+    # after anything else than a good end, what was started may still run from it
+    drop(host, staged, use, Deadline.after(SystemClock(), _STAGE_S))
+    sweep(host, staged, Deadline.after(SystemClock(), _STAGE_S))
 
 
 def _gpus_there(place: _Place) -> GpuReport:
@@ -218,11 +239,14 @@ def _kept(place: _Place, deferred: Deferred, asked: Open, progress: Progress) ->
     finally:
         if window is not None and window.tombstone is None:
             granted = window.granted
-            deferred.store(place.host.address, granted.hold, granted.fence, "cancelled")
+            with undisturbed():
+                deferred.store(place.host.address, granted.hold, granted.fence, "cancelled")
 
 
 def _deliver(place: _Place, file: HoldFile, deferred: Deferred, progress: Progress) -> None:
     """Deliver what could not be delivered to this host before; what still cannot stays."""
+    for fault in deferred.faults():
+        progress.note(f"{fault.where}: {fault.found}")
     for one in deferred.pending(place.host.address):
         close = Close(hold=one.hold, fence=int(one.fence), why="cancelled")
         directories = (file.host.state_dir, file.host.host_dir)

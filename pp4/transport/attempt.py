@@ -6,8 +6,9 @@ caller stops waiting, and the thread, a daemon, ends when its connection is clos
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from pp4.clock import Deadline
@@ -42,6 +43,21 @@ def bounded(
     """
     deadline.require(where, left="nothing: it was not tried")
     return _Attempt(call, where, late).result(deadline, where, left)
+
+
+@contextlib.contextmanager
+def exclusively(lock: threading.Lock, deadline: Deadline, where: str) -> Iterator[None]:
+    """Hold a lock.
+
+    Raises:
+        TimedOutError: ``STEP_TIMEOUT``, another thread had it for too long.
+    """
+    while not lock.acquire(timeout=min(SLICE_S, deadline.remaining_s())):
+        deadline.require(where, left="nothing: another thread was in the way")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class _Attempt(Generic[T]):

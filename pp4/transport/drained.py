@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pp4.clock import Deadline
 from pp4.errors import BadInputError, TimedOutError
+from pp4.transport.attempt import exclusively
 from pp4.transport.output import Errors, Output, lost
 from pp4.transport.parts import carried
 
@@ -48,6 +50,7 @@ class DrainedStream:
     ) -> None:
         self._label, self._ends, self._output, self._errors = label, ends, output, errors
         self._on_close = closed
+        self._writing = threading.Lock()
         self._closed = False
         self._half_written = False
         self._status: int | None = None
@@ -60,6 +63,11 @@ class DrainedStream:
     def write(self, data: bytes, deadline: Deadline) -> None:
         """Write all of ``data``; see the interface for what is raised."""
         where = f"{self._label}: input"
+        # a heartbeat of another thread must not get into the middle of a message
+        with exclusively(self._writing, deadline, where):
+            self._write(data, where, deadline)
+
+    def _write(self, data: bytes, where: str, deadline: Deadline) -> None:
         self._require_open(where)
         if self._half_written:
             raise lost(where, "an earlier write that was cut by its deadline")

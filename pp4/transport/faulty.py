@@ -14,6 +14,7 @@ from typing import Literal
 
 from pp4.clock import Deadline
 from pp4.errors import WrongError
+from pp4.transport.attempt import exclusively
 from pp4.transport.interface import Host, Stream
 from pp4.transport.output import lost
 from pp4.wire import MAX_FRAME
@@ -187,19 +188,21 @@ class FaultyStream:
         self._host, self._inner, self._label = host, inner, label
         self._outgoing = _Frames(schedule.to_program)
         self._incoming = _Frames(schedule.from_program)
+        self._writing = threading.Lock()
         self._ready = bytearray()
         self._cut_next = False
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         """Write; a frame that is dropped or held counts as written."""
         where = f"{self._label}: input"
-        self._host.require_whole(where)
-        # asked of the stream itself, whatever becomes of the frame: open, and in time?
-        self._inner.write(b"", deadline)
-        going, cut = self._outgoing.take(data)
-        self._pass_on(going, deadline)
-        if cut:
-            raise self._host.cut(where)
+        with exclusively(self._writing, deadline, where):
+            self._host.require_whole(where)
+            # asked of the stream itself, whatever becomes of the frame: open, and in time?
+            self._inner.write(b"", deadline)
+            going, cut = self._outgoing.take(data)
+            self._pass_on(going, deadline)
+            if cut:
+                raise self._host.cut(where)
 
     def read(self, deadline: Deadline) -> bytes:
         """Read; where all that came was dropped or is held, it waits for more."""

@@ -72,7 +72,8 @@ class Stream(Protocol):
     """A program that runs on a host: its input, and both of its outputs, drained together.
 
     What its outputs hold is kept while nobody reads: the program never waits for a reader, up to
-    16 MiB of standard output; its standard error is cut to the last lines and a digest.
+    16 MiB of standard output; its standard error is cut to the last lines and a digest.  Several
+    threads may write: what one call writes stays together.
     """
 
     def write(self, data: bytes, deadline: Deadline) -> None:

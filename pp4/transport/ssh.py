@@ -129,7 +129,7 @@ class SshHost:
             try:
                 deadline.require(where)
                 begin(channel)
-            except (*LOST, TimedOutError):
+            except Exception:
                 abandon(channel)
                 raise
             return channel
@@ -147,7 +147,8 @@ class SshHost:
             for channel in opened:
                 abandon(channel)
             raise
-        except LOST as error:
+        # what ended the thread of paramiko, whatever it was, is raised in who waited for it
+        except Exception as error:
             said = error.text if isinstance(error, paramiko.ChannelException) else str(error)
             found = shown(said or repr(error))
             if self._outlived():

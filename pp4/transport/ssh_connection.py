@@ -139,9 +139,9 @@ class _Opening:
             other = self._negotiated(where, below, None)
             found = other.get_remote_server_key().asbytes() if other is not None else b""
             raise _wrong_key(where, expected, found)
-        shown = transport.get_remote_server_key().asbytes()
-        if shown != expected.blob:
-            raise _wrong_key(where, expected, shown)
+        found = transport.get_remote_server_key().asbytes()
+        if found != expected.blob:
+            raise _wrong_key(where, expected, found)
         self.stage = "it stopped answering while it checked the key"
         self._authenticate(transport, where, key)
         return Connection(transport, _algorithms(transport), below)
@@ -285,7 +285,7 @@ def _end(transport: Any) -> None:
     Shutting the socket down wakes its thread, which then closes everything itself; a descriptor
     that we closed under it could already be another file.
     """
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
         transport.sock.shutdown(socket.SHUT_RDWR)
     if transport.is_alive() and transport is not threading.current_thread():
         transport.join(_JOIN_S)

@@ -192,6 +192,25 @@ def test_what_is_written_comes_back_in_order(host):
     assert stream.read(after(LONG)) == b""
 
 
+def test_writes_of_two_threads_do_not_mix(host):
+    stream = host.run(python(ECHO), after(LONG))
+    size, times = 100_000, 20
+
+    def write(sign):
+        for _ in range(times):
+            stream.write(sign * size, after(LONG))
+
+    writers = [threading.Thread(target=write, args=(sign,)) for sign in (b"a", b"b")]
+    for writer in writers:
+        writer.start()
+    data = read_exactly(stream, 2 * size * times)
+    for writer in writers:
+        writer.join(LONG)
+    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    assert sorted(pieces) == [b"a" * size] * times + [b"b" * size] * times
+    assert stream.finish(after(LONG)) == 0
+
+
 def test_megabytes_pass_through_intact(host):
     data = os.urandom(3 * MIB)
     stream = host.run(python(ECHO), after(LONG))
@@ -274,6 +293,30 @@ for number in range(int(sys.argv[2]) >> 16):
     assert written() < total
     assert len(everything(stream)) == total
     assert written() == total
+
+
+def test_output_that_nobody_reads_does_not_hold_the_input(host, tmp_path):
+    took = tmp_path / "took"
+    text = """
+import os, sys
+reader = os.fork()
+if reader == 0:
+    os.close(1)
+    line = sys.stdin.readline()
+    open(sys.argv[1] + ".new", "w").write(line)
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
+    os._exit(0)
+for _ in range(int(sys.argv[2]) >> 16):
+    os.write(1, b"o" * 65536)
+os.waitpid(reader, 0)
+"""
+    stream = host.run(python(text, str(took), str(2 * MAX_UNREAD)), after(LONG))
+    inner = stream if not isinstance(host, FaultyHost) else stream._inner
+    assert within(lambda: not inner._output.room())
+    stream.write(b"through\n", after(LONG))
+    assert within(took.exists)
+    assert took.read_text() == "through\n"
+    assert len(everything(stream)) == 2 * MAX_UNREAD
 
 
 def test_finish_drops_what_is_over_the_cap_and_a_later_read_says_so(host):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -84,9 +85,17 @@ def test_a_stopped_server_ends_a_put(host, stopped, tmp_path):
     timed_out(host.put, b"x", str(tmp_path / "x"), after(SHORT))
 
 
+def stuff(connection):
+    """Leave little room on the way, so that it is full before the window of a channel is."""
+    connection.transport.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+
+
 def test_a_stopped_server_does_not_hold_a_close(host, stopped):
-    # full pipes on the way: whatever close would still like to say, it cannot
+    # whatever close would still like to say, it cannot
+    stuff(host._connection)
     timed_out(stopped.write, b"x" * (32 * MIB), after(SHORT))
+    timed_out(host.run, ["cat"], after(SHORT))
+    timed_out(host.put, b"x", "/nowhere/x", after(SHORT))
     at_once(stopped.close)
     at_once(host.close)
     lost(host.run, ["cat"], after(LONG))
@@ -324,6 +333,7 @@ def test_a_host_behind_another_that_does_not_listen(sshd, jump):
 def test_a_stopped_host_in_between_holds_nothing(sshd, jump):
     host = connect(sshd, jump=address_of(jump))
     stream = host.run(["cat"], after(LONG))
+    stuff(host._connection._below)
     jump.signal(signal.SIGSTOP)
     timed_out(stream.read, after(SHORT))
     timed_out(stream.write, b"x" * (32 * MIB), after(SHORT))

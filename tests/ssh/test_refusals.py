@@ -4,6 +4,7 @@ import base64
 import os
 import re
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from pp4.errors import Code, RefusedError
 from pp4.transport.ssh import SshAddress, SshHost
 from pp4.transport.ssh_address import pinned
-from tests.ssh.hosts import LONG, SHORT, address_of, after, connect, past, timed_out
+from tests.ssh.hosts import LONG, SHORT, address_of, after, connect, past, timed_out, within
 from tests.ssh.relays import Silent
 from tests.ssh.servers import fingerprint, free_port, keygen, needs_sshd, public_line
 
@@ -293,6 +294,26 @@ def test_nothing_of_a_private_key_gets_into_a_message(sshd, tmp_path):
     path.chmod(0o600)
     refusal = refused(Code.AUTHENTICATION, address_of(sshd, identity_file=path))
     assert secret[:20] not in str(refusal.as_dict())
+
+
+def test_nothing_is_left_of_an_attempt_that_was_refused(sshd, tmp_path, silent):
+    other = keygen(tmp_path / "other")
+    deaf = silent().port
+
+    def left():
+        names = [
+            thread for thread in threading.enumerate() if thread is not threading.main_thread()
+        ]
+        return len(os.listdir("/proc/self/fd")), len(names)
+
+    before = left()
+    refused(Code.HOST_KEY, address_of(sshd, host_key=public_line(other)))
+    assert within(lambda: left() == before)
+    refused(Code.AUTHENTICATION, address_of(sshd, identity_file=other))
+    assert within(lambda: left() == before)
+    refused(Code.UNREACHABLE, address_of(sshd, port=deaf), SHORT)
+    # the thread that was given up ends as soon as its connection does; the deaf port has its end
+    assert within(lambda: left() == (before[0] + 1, before[1]))
 
 
 # agents

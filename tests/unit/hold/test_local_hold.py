@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from pp4.clock import ManualClock, SystemClock
 from pp4.errors import BadInputError, Code, RefusedError, TimedOutError, UncleanError
-from pp4.hold import local, local_hold, records, sweep
+from pp4.hold import local, local_hold, sweep
 from pp4.hold import open as opening
+from pp4.hold.chained import read_chained
 from pp4.hold.exclusion import open_exclusion
 from pp4.hold.local import open_local
 from pp4.hold.processes import Owned, boot_id, marked, start_token
@@ -101,6 +102,7 @@ def test_a_hold_says_what_it_was_granted(tmp_path):
         "nonce_sha256": hashlib.sha256(hold.nonce.encode()).hexdigest(),
         "source_digest": "0" * 64,
         "transport": "local",
+        "asked_by": None,
         "exclusion": "private",
         "boot_id": boot_id(),
         "opened_at": "2026-03-04T05:06:07Z",
@@ -123,7 +125,7 @@ def test_closing_leaves_the_records_and_nothing_else(tmp_path, modules):
         "procs.jsonl",
         "registration.json",
     ]
-    lines = records.read_lines(directory / "journal.jsonl")
+    lines = read_chained(directory / "journal.jsonl").lines
     found = tombstone(tmp_path, hold.hold_id)
     assert datetime.fromisoformat(found.pop("closed_at")).tzinfo is not None
     assert found == {
@@ -133,6 +135,7 @@ def test_closing_leaves_the_records_and_nothing_else(tmp_path, modules):
         "why": "done",
         "journal_head": head(lines),
         "survivors": [],
+        "restored": [],
         "boot_id": boot_id(),
         "closed_by": os.getpid(),
     }

@@ -396,6 +396,14 @@ def test_a_journal_that_is_gone_or_a_pipe_is_none(exclusion):
     assert recovered(exclusion)["facts"]["journal_fault"] == "something that is not a file"
 
 
+def test_a_journal_whose_name_is_none_is_none(exclusion):
+    directory = write_hold(exclusion, ID, closed="2026-02-01T00:00:00Z")
+    tree = json.loads((directory / "registration.json").read_text())
+    tree["journal"] = "/tmp/\x00"
+    (directory / "registration.json").write_text(json.dumps(tree))
+    assert recovered(exclusion)["facts"]["journal_fault"] == "embedded null byte"
+
+
 # -- records that cannot be read ----------------------------------------------------------------
 
 

@@ -281,10 +281,8 @@ def test_a_program_that_writes_without_an_end_is_not_waited_for(
     # it ends when nobody reads any more
     python = script(tmp_path / "py", "#!/bin/sh\nexec yes\n")
     said = refusal(WrongError, host, python, str(there), source, root, soon())
-    assert (said.code, said.found[:34]) == (
-        Code.BAD_FRAME,
-        "more than 65536 bytes; y\\x0ay\\x0ay\\",
-    )
+    assert said.code == Code.BAD_FRAME
+    assert said.found.startswith("more than 65536 bytes; y\\x0ay")
 
 
 def test_a_true_answer_in_several_lines_is_none(host, tmp_path, there, source, root):

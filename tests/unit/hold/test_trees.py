@@ -397,6 +397,102 @@ def test_everything_is_stopped_before_anything_is_killed(family, monkeypatch):
     family.end()
 
 
+# A leader that has ended or not, and one in its group; one way alone has to end what is there.
+ONE_WAY = """
+from pp4.clock import Deadline, SystemClock
+from pp4.hold import trees
+trees.become_subreaper()
+leader = os.fork()
+if leader == 0:
+    os.setsid()
+    deaf()
+    if os.fork() == 0:
+        born("member")
+        wait()
+    if sys.argv[1] == "ended":
+        os._exit(8)
+    born("leader")
+    wait()
+sys.stdin.readline()
+tree = trees.Tree(os.getpid(), "below", leader=leader)
+{only}
+deadline = Deadline.after(SystemClock(), 60)
+print({call}, tree.status(leader), flush=True)
+"""
+UNSEEN = "trees.read_table = lambda: {}"
+BY_GROUP = "trees._CHASES = 0\ntrees.Owned.signal = lambda *arguments: None"
+
+
+@pytest.mark.parametrize(
+    ("leader", "only", "call", "said"),
+    [
+        ("ended", UNSEEN, "tree.ask(deadline)", b"True 8\n"),
+        ("lives", UNSEEN, "tree.kill(deadline)", b"() -9\n"),
+        ("lives", BY_GROUP, "tree.kill(deadline)", b"() -9\n"),
+        ("ended", BY_GROUP, "tree.kill(deadline)", b"() 8\n"),
+    ],
+)
+def test_what_no_reading_shows_and_no_signal_reaches_ends_with_the_leaders_group(
+    family, leader, only, call, said
+):
+    process = family.script(ONE_WAY.format(only=only, call=call), leader)
+    family.named("member")
+    if leader == "lives":
+        family.named("leader")
+    else:
+        child = [
+            pid for pid, one in process_table.read_table().items() if one.parent == process.pid
+        ]
+        assert within(lambda: all(process_table.read_table()[pid].zombie for pid in child))
+    assert finished_after_line(process) == (0, said, b"")
+    assert family.alive() == ()
+
+
+def _ended_children(pid):
+    return [one for one in process_table.read_table().values() if one.parent == pid and one.zombie]
+
+
+# Its child is in no reading, and leads nothing.
+NAMED_BY_THE_KERNEL = """
+from pp4.hold import trees
+trees.become_subreaper()
+for _ in range(3):
+    if os.fork() == 0:
+        deaf()
+        born("child")
+        if os.fork() == 0:
+            born("grandchild")
+            wait()
+        wait()
+sys.stdin.readline()
+trees.read_table = lambda: {}
+print(trees.Tree(os.getpid(), "below").kill(trees.proof_deadline(60)), flush=True)
+"""
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/thread-self/children"), reason="a kernel that names no children"
+)
+def test_what_no_reading_shows_is_killed_generation_by_generation(family):
+    process = family.script(NAMED_BY_THE_KERNEL)
+    assert within(lambda: len(family.all()) == 6)
+    assert finished_after_line(process) == (0, b"()\n", b"")
+    assert family.alive() == ()
+
+
+def test_what_can_neither_be_seen_nor_killed_is_a_survivor_all_the_same(family):
+    blind = "trees.read_table = lambda: {}\ntrees._CHASES = 0"
+    script = NAMED_BY_THE_KERNEL.replace("trees.read_table = lambda: {}", blind)
+    process = family.script(
+        script.replace("proof_deadline(60)", "Deadline.after(trees.SystemClock(), 0)")
+    )
+    assert within(lambda: len(family.all()) == 6)
+    status, output, _ = finished_after_line(process)
+    assert status == 0
+    assert output == b"(Owned(pid=0, start_token='unknown', label='below, id not known'),)\n"
+    assert len(family.end()) == 6
+
+
 @pytest.mark.parametrize("grace_s", [-1.0, float("nan"), float("inf")])
 def test_a_grace_without_meaning_is_a_mistake_of_the_caller(grace_s):
     with pytest.raises(ValueError, match="deadline"):

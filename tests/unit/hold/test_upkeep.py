@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from pp4.clock import ManualClock, SystemClock
 from pp4.errors import BadInputError, Code, Exit, Pp4Error, RefusedError, UsageError
+from pp4.hold.chained import read_chained
 from pp4.hold.exclusion import Exclusion, open_exclusion
 from pp4.hold.places import own_directory
-from pp4.hold.records import highest_granted, read_lines, read_records
+from pp4.hold.records import highest_granted, read_records
 from pp4.hold.upkeep import Quarantine, clear, init_host, overview, prune
 from pp4.receipts.canonical import shown
 from tests.unit.hold.holds import (
@@ -224,7 +225,7 @@ def test_a_coordinator_that_was_killed_is_seen_with_what_it_left(tmp_path, exclu
 
     assert forked(killed) == -signal.SIGKILL
     one = one_hold(exclusion)
-    (line,) = read_lines(files(tmp_path, one.hold) / "procs.jsonl")
+    (line,) = read_chained(files(tmp_path, one.hold) / "procs.jsonl").lines
     pid = line["detail"]["pid"]
     try:
         assert one.state == "lost"
@@ -437,7 +438,7 @@ def test_two_hundred_holds_are_all_seen_the_oldest_first(exclusion):
 
 def cleared_lines(exclusion, gpu=A):
     path = exclusion.directory / "gpu" / f"{gpu}.cleared.jsonl"
-    return read_lines(path) if path.exists() else []
+    return list(read_chained(path).lines)
 
 
 def end(exclusion, gpu=A, operator="Ada", why="rebooted the card"):
