@@ -32,7 +32,7 @@ class Stopped(BaseException):
 
 @contextmanager
 def signals() -> Iterator[None]:
-    """Turn the signals that ask for an end into :class:`Stopped` while the block runs."""
+    """Turn the first two signals that ask for an end into :class:`Stopped` while the block runs."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -40,6 +40,9 @@ def signals() -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         seen.append(number)
+        if len(seen) > 2:
+            # the second has cut the clean-up short; what is still written down then takes a moment
+            return
         raise Stopped(number, again=len(seen) > 1)
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -16,6 +16,7 @@ where ARGV does not start; 70 where something survived, which is then named on s
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -40,6 +41,7 @@ NOT_STARTED = 127
 _ERRORS = 2
 _READ = 1 << 10
 _SAY_S = 1.0
+_LONGEST_GRACE_S = 3600
 _LEAF_S = 2.0
 _STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -72,9 +74,10 @@ def parse(arguments: Sequence[str]) -> Order:
         raise _usage("HOLD LABEL GRACE_S -- ARGV...", found)
     try:
         grace_s = float(arguments[2])
-        Deadline.after(SystemClock(), grace_s)
     except ValueError:
-        raise _usage("seconds of grace, not negative and finite", arguments[2]) from None
+        grace_s = math.nan
+    if not 0 <= grace_s <= _LONGEST_GRACE_S:
+        raise _usage(f"0 to {_LONGEST_GRACE_S} seconds of grace", arguments[2])
     return Order(arguments[0], arguments[1], grace_s, tuple(arguments[4:]))
 
 

@@ -120,22 +120,37 @@ def pump(link: socket.socket, source: int, sink: int) -> None:
                 _write(ends[key.fd], data)
 
 
-def _known(public: Path) -> Reply:
-    """What there is to say of a HOLD whose supervisor does not listen."""
+def _known(public: Path, request: Request) -> Reply:
+    """What there is to say of a HOLD whose supervisor does not listen.
+
+    Its tombstone answers a close of exactly this HOLD, and nothing else.
+    """
     try:
         tombstone = durable.read_object(public / "closed.json")
-        if tombstone is not None:
-            return Reply(sequence=0, facts=Closed(tombstone=tombstone).model_dump(mode="json"))
         registered = durable.read(public / "registration.json") is not None
     except Pp4Error as error:
-        return Reply(sequence=0, refusal=error.refusal.as_dict())
+        return Reply(sequence=request.sequence, refusal=error.refusal.as_dict())
+    if tombstone is not None:
+        return _of_closed(tombstone, request)
     code = Code.LEASE_LOST if registered else Code.UNKNOWN_HOLD
     found = "registered, without a tombstone, and nobody listens" if registered else "none"
     where, again = f"HOLD {public.name}", "pp4 hold recover"
-    return Reply(
-        sequence=0,
-        refusal=Refusal(code, where, "an open HOLD", found, next=again).as_dict(),
-    )
+    refusal = Refusal(code, where, "an open HOLD", found, next=again)
+    return Reply(sequence=request.sequence, refusal=refusal.as_dict())
+
+
+def _of_closed(tombstone: dict[str, object], request: Request) -> Reply:
+    hold, fence = tombstone.get("hold"), tombstone.get("fence")
+    asked = request.arguments.get("hold"), str(request.arguments.get("fence"))
+    if request.verb == "close" and asked == (hold, fence):
+        facts = Closed(tombstone=tombstone).model_dump(mode="json")
+        return Reply(sequence=request.sequence, facts=facts)
+    expected = "an open HOLD" if asked == (hold, fence) else f"HOLD {hold}, fence {fence}"
+    found = f"HOLD {asked[0]}, fence {asked[1]}"
+    if asked == (hold, fence):
+        found = f"one that is closed ({tombstone.get('why')})"
+    refusal = Refusal(Code.STALE_FENCE, f"HOLD {hold}", expected, found)
+    return Reply(sequence=request.sequence, refusal=refusal.as_dict())
 
 
 def places_of(hold: str, state: str = "", host: str = "") -> tuple[Path, Path]:
@@ -159,8 +174,8 @@ def answer_for(public: Path, source: int, sink: int) -> None:
     decoder = Decoder()
     while (found := _messages(decoder, source)) is not None:
         for request in found:
-            known = _known(public).model_copy(update={"sequence": request.sequence})
-            _write(sink, encode_reply(known))
+            if isinstance(request, Request):
+                _write(sink, encode_reply(_known(public, request)))
 
 
 def _open() -> Path | None:

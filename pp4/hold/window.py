@@ -176,7 +176,8 @@ class Window:
         """
         self._stop.set()
         asked = Close(**self._named(), why=why).model_dump()
-        limit_s = CLOSE_S + 2 * self.granted.ttl_s
+        # a host that is not heard of any more closes it by itself, and is asked no longer than that
+        limit_s = 2 * self.granted.ttl_s if self._contact.lost() else CLOSE_S
         try:
             deadline = Deadline.after(self._clock, limit_s)
             facts = self._line.patient(limit_s).ask("close", asked, deadline)

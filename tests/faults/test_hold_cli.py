@@ -120,7 +120,7 @@ def test_a_second_signal_ends_at_once_and_says_how_to_go_on(run, tmp_path):
     # a further one may come when the command has said everything and is on its way out
     assert process.returncode in (Exit.UNCLEAN, 130, -signal.SIGINT), said
     kept = tmp_path / "mine" / "closes" / f"{hold}.json"
-    assert kept.exists()
+    assert kept.exists(), said
     # the host closes it by itself, since nobody is heard of any more
     assert until(lambda: tombstone(tmp_path, hold))["why"] in ("abandoned", "cancelled")
 

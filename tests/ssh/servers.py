@@ -21,7 +21,7 @@ MISSING = SSHD is None or KEYGEN is None
 needs_sshd = pytest.mark.skipif(MISSING, reason="needs sshd and ssh-keygen (openssh-server)")
 
 _CONFIG = """\
-ListenAddress 127.0.0.1
+ListenAddress {address}
 Port {port}
 PidFile none
 {host_keys}
@@ -77,7 +77,8 @@ class Sshd:
     """One sshd in the foreground; it has answered once the constructor returns.
 
     Attributes:
-        port: where it listens, on 127.0.0.1.
+        address: where it listens.
+        port: likewise.
         user: the account that may come in, the one that runs the tests.
         identity_file: the private key that is let in.
         host_key: its first host key as a public key line.
@@ -87,8 +88,17 @@ class Sshd:
     """
 
     def __init__(
-        self, directory, *, host_key_kinds=("ed25519",), extra="", sftp="internal-sftp", port=None
+        self,
+        directory,
+        *,
+        host_key_kinds=("ed25519",),
+        extra="",
+        sftp="internal-sftp",
+        port=None,
+        address="127.0.0.1",
+        prefix=(),
     ):
+        self.address, self._prefix = address, list(prefix)
         self.directory = Path(directory).resolve()
         self.directory.mkdir(parents=True, exist_ok=True)
         self.user = pwd.getpwuid(os.getuid()).pw_name
@@ -137,11 +147,16 @@ class Sshd:
     def _launch(self):
         config = self.directory / "sshd_config"
         host_keys = "\n".join(f"HostKey {path}" for path in self.host_key_files)
-        text = _CONFIG.format(port=self.port, host_keys=host_keys, authorized=self._authorized)
+        text = _CONFIG.format(
+            address=self.address,
+            port=self.port,
+            host_keys=host_keys,
+            authorized=self._authorized,
+        )
         config.write_text(f"{self.extra}\n{text}")
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [SSHD, "-D", "-e", "-f", str(config)],
+                [*self._prefix, SSHD, "-D", "-e", "-f", str(config)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -152,7 +167,7 @@ class Sshd:
         end = time.monotonic() + LONG
         while self._process.poll() is None and time.monotonic() < end:
             try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as probe:
+                with socket.create_connection((self.address, self.port), timeout=5) as probe:
                     if probe.recv(4) == b"SSH-":
                         return True
             except OSError:

@@ -52,10 +52,11 @@ def test_an_order_is_read():
         (["", "l", "1", "--", "true"], "HOLD LABEL"),
         (["h", "", "1", "--", "true"], "HOLD LABEL"),
         (["h", "l", "1", "--", ""], "HOLD LABEL"),
-        (["h", "l", "soon", "--", "true"], "seconds of grace"),
-        (["h", "l", "-1", "--", "true"], "seconds of grace"),
-        (["h", "l", "nan", "--", "true"], "seconds of grace"),
-        (["h", "l", "inf", "--", "true"], "seconds of grace"),
+        (["h", "l", "soon", "--", "true"], "0 to 3600 seconds of grace"),
+        (["h", "l", "-1", "--", "true"], "0 to 3600 seconds of grace"),
+        (["h", "l", "nan", "--", "true"], "0 to 3600 seconds of grace"),
+        (["h", "l", "3601", "--", "true"], "0 to 3600 seconds of grace"),
+        (["h", "l", "inf", "--", "true"], "0 to 3600 seconds of grace"),
     ],
 )
 def test_any_other_command_line_is_refused(words, expected):
@@ -79,7 +80,7 @@ def test_a_wrong_command_line_is_said_in_one_line_and_nothing_starts(family):
     status, output, errors = finished(process)
     assert (status, output) == (2, b"")
     assert errors.splitlines() == [
-        b"USAGE: guard: expected seconds of grace, not negative and finite, found 'never'"
+        b"USAGE: guard: expected 0 to 3600 seconds of grace, found 'never'"
     ]
     assert family.all() == ()
 

@@ -125,7 +125,7 @@ def test_closing_leaves_the_records_and_nothing_else(tmp_path, modules):
         "procs.jsonl",
         "registration.json",
     ]
-    lines = read_chained(directory / "journal.jsonl").lines
+    lines = list(read_chained(directory / "journal.jsonl").lines)
     found = tombstone(tmp_path, hold.hold_id)
     assert datetime.fromisoformat(found.pop("closed_at")).tzinfo is not None
     assert found == {
