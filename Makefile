@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TRITON36 := .triton36
 REHEARSAL := build/rehearsal
+OVER_SSH := build/rehearsal-ssh
 # Two workers fit the two cores that the project promises to be content with.
 WORKERS ?= 2
 
@@ -15,13 +16,19 @@ export PIP_NO_INPUT := 1
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: rehearse test lint test-triton36 wheel clean
+.PHONY: rehearse rehearse-ssh test lint test-triton36 wheel clean
 
 rehearse: $(STAMP)
 	rm -rf $(REHEARSAL)
 	mkdir -p $(dir $(REHEARSAL))
 	$(BIN)/python -m pp4 pair-qualify --dry-run --out $(REHEARSAL)
 	$(BIN)/python -m pp4 verify-receipt --kind rehearsal $(REHEARSAL)/*.json
+
+# The same over SSH: a server on this machine (openssh-server), a HOLD on it, no GPU touched.
+rehearse-ssh: $(STAMP)
+	rm -rf $(OVER_SSH)
+	$(BIN)/python -m tests.ssh.loopback $(OVER_SSH)
+	$(BIN)/python -m pp4 verify-receipt --kind rehearsal $(OVER_SSH)/rehearsal-????????????????.json
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS)

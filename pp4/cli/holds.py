@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,11 +14,20 @@ from pp4.errors import Code, Exit, Refusal, RefusedError
 
 if TYPE_CHECKING:
     from pp4.config.hold_file import HoldFile
+    from pp4.hold.deferred import Deferred
     from pp4.hold.exclusion import Exclusion
 
 hold = typer.Typer(help="HOLDs of this host: look, recover, clear, prune; write a HOLD file.")
 host = typer.Typer(help="What a host needs before HOLDs can be opened on it.")
 
+File = Annotated[
+    str | None,
+    typer.Option(
+        "--hold",
+        metavar="FILE|local",
+        help="The host of a HOLD file; this one where none is given.",
+    ),
+]
 HoldId = Annotated[str, typer.Argument(metavar="ID", help="As 'pp4 hold status' shows it.")]
 
 
@@ -26,6 +36,12 @@ def file_of(name: str) -> HoldFile:
     from pp4.config.hold_file import load_hold_file, local_hold_file
 
     return local_hold_file() if name == "local" else load_hold_file(Path(name))
+
+
+def _plain(tree: dict[str, object]) -> dict[str, Any]:
+    """The same in what JSON has words for, as it comes from another host too."""
+    plain: dict[str, Any] = json.loads(json.dumps(tree, default=str))
+    return plain
 
 
 def _exclusion(call: Call) -> Exclusion:
@@ -65,38 +81,94 @@ def hold_new(
 
 
 @hold.command("status")
-def hold_status(context: typer.Context, as_json: AsJson = False) -> int:
-    """Say which HOLDs there are on this host, and how its GPUs stand."""
+def hold_status(context: typer.Context, file: File = None, as_json: AsJson = False) -> int:
+    """Say which HOLDs there are on a host, and how its GPUs stand."""
+    call = call_of(context)
+    if file is None:
+        from pp4.clock import SystemClock
+        from pp4.hold.overview import overview
+
+        found = overview(_exclusion(call), call.settings.state_dir, SystemClock())
+        call.console.overview(_plain(asdict(found)))
+        return Exit.DONE
+    from pp4.hold.reach import reached
+
+    with reached(file_of(file)) as place:
+        call.console.overview(place.ask("pp4", "hold", "status", "--json"))
+    return Exit.DONE
+
+
+@hold.command("close")
+def hold_close(
+    context: typer.Context,
+    hold_id: HoldId,
+    file: Annotated[str, typer.Option("--hold", metavar="FILE|local", help="Its host.")],
+    fence: Annotated[
+        int | None, typer.Option(help="Its fence; that of the close that is kept here otherwise.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Close exactly one HOLD whose coordinator is gone; one that is closed says its tombstone."""
     from pp4.clock import SystemClock
-    from pp4.hold.overview import overview
+    from pp4.hold.deferred import CLOSES, Deferred
+    from pp4.hold.reach import reached
+    from pp4.hold.window import deliver
+    from pp4.wire.holds import Close
 
     call = call_of(context)
-    call.console.overview(overview(_exclusion(call), call.settings.state_dir, SystemClock()))
+    deferred = Deferred(call.settings.state_dir / CLOSES)
+    read = file_of(file)
+    with reached(read) as place:
+        if fence is None:
+            fence = _kept_fence(deferred, place.host.address, hold_id)
+        close = Close(hold=hold_id, fence=fence, why="cancelled")
+        directories = (read.host.state_dir, read.host.host_dir)
+        found = deliver(place.host, place.program, close, directories, SystemClock())
+        deferred.delivered(hold_id)
+    call.console.facts(found)
     return Exit.DONE
+
+
+def _kept_fence(deferred: Deferred, address: str, hold_id: str) -> int:
+    kept = {one.hold: int(one.fence) for one in deferred.pending(address)}
+    if hold_id not in kept:
+        found = ", ".join(sorted(kept)) or "none"
+        raise RefusedError(
+            Refusal(
+                Code.UNKNOWN_HOLD,
+                f"closes kept for {address}",
+                f"one of HOLD {hold_id}, or its fence",
+                found,
+                next=f"pp4 hold close {hold_id} --fence NUMBER --hold FILE",
+            )
+        )
+    return kept[hold_id]
 
 
 @hold.command("recover")
 def hold_recover(
     context: typer.Context,
     hold_id: HoldId,
+    file: File = None,
     out: Annotated[
         Path | None, typer.Option(help="Directory for the incident receipt; that of receipts.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Bury a HOLD whose holder is gone, and write down what is known of it as a receipt."""
-    from pp4.clock import SystemClock
-    from pp4.hold.recovery import recover, sealed
+    from pp4.hold.reach import reached
     from pp4.qualify.standing import KEPT
+    from pp4.receipts.canonical import dump
     from pp4.receipts.store import write_new
 
     call = call_of(context)
-    body = recover(_exclusion(call), hold_id, SystemClock())
+    with reached(file_of(file or "local")) as place:
+        receipt = place.ask("pp4.hold.recovery", hold_id)
     directory = out or call.settings.state_dir / KEPT
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"incident-{hold_id}.json"
-    write_new(path, sealed(body))
-    told = {name: body[name] for name in ("what", "state", "unproven")}
+    write_new(path, dump(receipt))
+    told = {name: receipt[name] for name in ("what", "state", "unproven")}
     call.console.facts({"receipt": str(path), **told})
     return Exit.DONE
 
@@ -114,7 +186,8 @@ def hold_clear(
     from pp4.hold.clearing import clear
 
     call = call_of(context)
-    call.console.facts(asdict(clear(_exclusion(call), gpu, operator, why, SystemClock())))
+    cleared = clear(_exclusion(call), gpu, operator, why, SystemClock())
+    call.console.facts(_plain(asdict(cleared)))
     return Exit.DONE
 
 

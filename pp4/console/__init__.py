@@ -13,7 +13,6 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,7 +26,6 @@ from pp4.qualify.progress import Progress, Silent
 if TYPE_CHECKING:
     from pp4.doctor import Diagnosis
     from pp4.explain import Page
-    from pp4.hold.overview import Overview
     from pp4.qualify.standing import Answer, Standing
     from pp4.receipts import Report
     from pp4.receipts.checks import Check
@@ -218,18 +216,18 @@ class Console:
             for one in fact if isinstance(fact, list | tuple) else [fact]:
                 self.line(f"{name.replace('_', ' ')}: {one}")
 
-    def overview(self, overview: Overview) -> None:
-        """Print the HOLDs and GPUs of a host."""
+    def overview(self, overview: Mapping[str, Any]) -> None:
+        """Print the HOLDs and GPUs of a host: members of :class:`pp4.hold.overview.Overview`."""
         if self.as_json:
-            self.document(asdict(overview))
+            self.document(overview)
             return
-        self.line(f"{overview.exclusion} locks in {overview.directory}")
-        if overview.holds:
-            self._table(seen_holds.HOLDS, seen_holds.holds(overview))
-        if overview.gpus:
-            self._table(seen_holds.GPUS, seen_holds.gpus(overview))
-        for fault in overview.unreadable:
-            self.line(f"unreadable: {fault.path}: {fault.found}")
+        self.line(f"{overview['exclusion']} locks in {overview['directory']}")
+        if overview["holds"]:
+            self._table(seen_holds.HOLDS, seen_holds.holds(overview["holds"]))
+        if overview["gpus"]:
+            self._table(seen_holds.GPUS, seen_holds.gpus(overview["gpus"]))
+        for fault in overview["unreadable"]:
+            self.line(f"unreadable: {fault['path']}: {fault['found']}")
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:

@@ -18,6 +18,8 @@ from pp4.hold import durable
 from pp4.receipts.canonical import parse, shown
 from pp4.receipts.envelope import U64, Model, Text
 
+CLOSES = "closes"
+"""Where a coordinator keeps them, in its state directory."""
 _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _FILE = re.compile(r"[0-9a-f]{16}\.json", re.ASCII)
 

@@ -1,5 +1,7 @@
 """What is known of a HOLD that ended badly: the body of an ``incident`` receipt.
 
+``python -m pp4.hold.recovery ID`` prints the sealed receipt about a HOLD of this host.
+
 Nothing is killed and no quarantine is ended here.  A HOLD whose processes are proven dead gets the
 tombstone that it could not write itself; about any other one it is said what is not proven.
 """
@@ -7,18 +9,21 @@ tombstone that it could not write itself; about any other one it is said what is
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
+import sys
 import time
 from collections.abc import Container, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
 from pp4.clock import Clock, Deadline, SystemClock
-from pp4.errors import Code, Pp4Error, Refusal, RefusedError
+from pp4.config import load_settings
+from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
 from pp4.hold import durable, processes
 from pp4.hold.chained import read_chained
-from pp4.hold.exclusion import Exclusion
+from pp4.hold.exclusion import Exclusion, open_exclusion
 from pp4.hold.incident import Known, body_of
 from pp4.hold.processes import Owned
 from pp4.hold.records import Record, Tombstone
@@ -201,3 +206,19 @@ def _open(text: str, seen: Container[int]) -> bool:
     if owned is None:
         return True
     return owned.pid not in seen and (owned.alive() or processes.hidden(owned.pid))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the sealed receipt of one HOLD of this host, or the refusal; -> exit code."""
+    settings = load_settings()
+    try:
+        exclusion = open_exclusion(settings.host_dir, settings.state_dir)
+        raw = sealed(recover(exclusion, arguments[0], SystemClock()))
+    except Pp4Error as error:
+        raw = json.dumps({"refusal": error.refusal.as_dict()}).encode()
+    sys.stdout.buffer.write(raw)
+    return int(Exit.DONE)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -5,21 +5,18 @@ from __future__ import annotations
 import base64
 import contextlib
 import getpass
-import json
-import secrets
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pp4.clock import Deadline, SystemClock
+from pp4.clock import SystemClock
 from pp4.config.hold_file import HoldFile, read_evidence
-from pp4.config.holds import Login
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
-from pp4.hold.deferred import Deferred
+from pp4.hold.deferred import CLOSES, Deferred
 from pp4.hold.interruption import undisturbed
-from pp4.hold.staging import Staged, drop, stage, sweep, take
+from pp4.hold.reach import Place, reached
 from pp4.hold.window import Window, deliver, open_window
 from pp4.qualify import far, physical, receipt, rehearsal
 from pp4.qualify.plan import Step
@@ -29,9 +26,7 @@ from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
 from pp4.receipts.canonical import dump
 from pp4.receipts.digests import Source, installed_source
 from pp4.receipts.store import write_new
-from pp4.transport.interface import Host
-from pp4.transport.local_host import LocalHost
-from pp4.wire.facts import read, refusal_of
+from pp4.wire.facts import read
 from pp4.wire.gpus import GpuReport
 from pp4.wire.holds import Close, Given, HostCommand, Open
 
@@ -41,10 +36,6 @@ REHEARSAL_GPUS = (
 )
 """What a rehearsal holds where the HOLD file names no GPU: names that no driver gives."""
 COMMAND = "pp4 pair-qualify --hold"
-_CONNECT_S = 20.0
-_STAGE_S = 300.0
-_LOOK_S = 90.0
-_SOURCE = Path(__file__).resolve().parents[1]
 
 
 class Told:
@@ -80,100 +71,14 @@ def _step(told: dict[str, Any]) -> Step:
         raise WrongError(Refusal(Code.BAD_FRAME, "progress", "a step", str(error))) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A host with the code on it.
-
-    Attributes:
-        host: the host.
-        program: how modules are started there.
-    """
-
-    host: Host
-    program: Callable[..., list[str]]
-
-
-def _here(python: str) -> Callable[..., list[str]]:
-    def program(module: str, *arguments: str) -> list[str]:
-        path = f"PYTHONPATH={_SOURCE.parent}"
-        return ["/usr/bin/env", path, python, "-P", "-m", module, *arguments]
-
-    return program
-
-
-def _connected(file: HoldFile) -> Host:
-    if file.host.login is None:
-        return LocalHost()
-    from pp4.transport.ssh import SshAddress, SshHost
-
-    def address(login: Login, jump: Login | None = None) -> SshAddress:
-        return SshAddress(
-            address=login.address,
-            port=login.port,
-            user=login.user,
-            identity_file=login.identity_file,
-            host_key=login.host_key,
-            agent=file.host.agent,
-            jump=None if jump is None else address(jump),
-        )
-
-    deadline = Deadline.after(SystemClock(), _CONNECT_S)
-    return SshHost(address(file.host.login, file.host.jump), deadline)
-
-
-@contextlib.contextmanager
-def _reached(file: HoldFile, source: Source) -> Iterator[_Place]:
-    """Connect, and put the code there where it is not."""
-    with contextlib.closing(_connected(file)) as host:
-        if file.host.transport == "local":
-            yield _Place(host, _here(file.host.python))
-            return
-        with _staged(host, file, source) as staged:
-            yield _Place(host, staged.argv)
-
-
-@contextlib.contextmanager
-def _staged(host: Host, file: HoldFile, source: Source) -> Iterator[Staged]:
-    """Have the code there for as long as the block runs; whoever uses it last takes it away."""
-    use = secrets.token_hex(8)
-    for last in (False, True):
-        deadline = Deadline.after(SystemClock(), _STAGE_S)
-        staged = stage(host, file.host.python, file.host.state_dir, source, _SOURCE, deadline)
-        try:
-            take(host, staged, use, deadline)
-            break
-        except RefusedError as error:
-            # somebody else was its last user a moment ago
-            if last or error.refusal.code is not Code.NOT_STAGED:
-                raise
-    yield staged
-    # after anything else than a good end, what was started may still run from it
-    drop(host, staged, use, Deadline.after(SystemClock(), _STAGE_S))
-    sweep(host, staged, Deadline.after(SystemClock(), _STAGE_S))
-
-
-def _gpus_there(place: _Place) -> GpuReport:
+def _gpus_there(place: Place) -> GpuReport:
     """What the driver of the host says of its GPUs.
 
     Raises:
-        RefusedError: what the host refuses, or its answer is none.
+        RefusedError: what the host refuses.
+        WrongError: its answer is none.
     """
-    deadline = Deadline.after(SystemClock(), _LOOK_S)
-    stream = place.host.run(place.program("pp4.worker.gpus"), deadline)
-    said = b""
-    while data := stream.read(deadline):
-        said += data
-    stream.finish(deadline)
-    try:
-        answer = json.loads(said)
-    except ValueError as error:
-        last = "; ".join(stream.last_lines(2)) or "nothing said"
-        raise WrongError(
-            Refusal(Code.BAD_FRAME, "GPUs of the receiving host", "one JSON object", last)
-        ) from error
-    if "refusal" in answer:
-        raise RefusedError(refusal_of(answer["refusal"]))
-    return read(GpuReport, answer)
+    return read(GpuReport, place.ask("pp4.worker.gpus"))
 
 
 def _chosen(file: HoldFile, report: GpuReport) -> tuple[str, ...]:
@@ -230,7 +135,7 @@ def _asked(
 
 
 @contextlib.contextmanager
-def _kept(place: _Place, deferred: Deferred, asked: Open, progress: Progress) -> Iterator[Window]:
+def _kept(place: Place, deferred: Deferred, asked: Open, progress: Progress) -> Iterator[Window]:
     """A window whose close is kept for later where it could not be delivered."""
     window: Window | None = None
     try:
@@ -243,7 +148,7 @@ def _kept(place: _Place, deferred: Deferred, asked: Open, progress: Progress) ->
                 deferred.store(place.host.address, granted.hold, granted.fence, "cancelled")
 
 
-def _deliver(place: _Place, file: HoldFile, deferred: Deferred, progress: Progress) -> None:
+def _deliver(place: Place, file: HoldFile, deferred: Deferred, progress: Progress) -> None:
     """Deliver what could not be delivered to this host before; what still cannot stays."""
     for fault in deferred.faults():
         progress.note(f"{fault.where}: {fault.found}")
@@ -289,7 +194,7 @@ def qualify_on_host(
     """
     source = installed_source()
     given = [] if rehearse else [*read_evidence(file), *evidence]
-    with receipt.room(out), _reached(file, source) as place:
+    with receipt.room(out), reached(file, source) as place:
         if rehearse:
             report, admitted = None, _rehearsal_admission(source)
             gpus = REHEARSAL_GPUS if file.host.gpus == "auto" else file.host.gpus
@@ -303,7 +208,7 @@ def qualify_on_host(
             evidence=_given(given),
             soak_minutes=soak_minutes,
         )
-        deferred = Deferred(state_dir / "closes")
+        deferred = Deferred(state_dir / CLOSES)
         _deliver(place, file, deferred, progress)
         with _kept(place, deferred, asked, progress) as window:
             body = window.run("gates", far.MODULE, told.model_dump(mode="json"))

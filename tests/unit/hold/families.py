@@ -7,11 +7,14 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+from pp4.clock import Deadline, SystemClock
+from pp4.hold.cgroup import leaves
 from pp4.hold.processes import COOKIE, Owned, start_token
 from tests.unit.processes import LONG, within
 
 ROOT = Path(__file__).parents[3]
-HOLD = "00000000feed0001"
+# another one for each run, and each worker of a run: cgroups carry it in their names
+HOLD = os.urandom(8).hex()
 
 # What every script here can use; no script outlives its test by more than two minutes.
 BORN = """
@@ -112,6 +115,9 @@ class Family:
         left = self.alive()
         for owned in left:
             owned.signal(signal.SIGKILL)
+        for leaf in leaves(HOLD):
+            leaf.kill()
+            assert leaf.remove(Deadline.after(SystemClock(), LONG))
         for process in self._started:
             process.kill()
             process.wait()
