@@ -182,10 +182,16 @@ class LocalHold(OpenHold):
             closed_at=moment(self.clock.wall()),
             closed_by=os.getpid(),
         )
+        path = self.public / "closed.json"
         try:
-            write(self.public / "closed.json", tombstone)
-        except Pp4Error as error:
-            raise self._unwritable(error.refusal.where, error.refusal.found) from error
+            write(path, tombstone)
+        except Pp4Error:
+            # what was worked with may be what fills the disk
+            shutil.rmtree(self.directory, ignore_errors=True)
+            try:
+                write(path, tombstone)
+            except Pp4Error as error:
+                raise self._unwritable(error.refusal.where, error.refusal.found) from error
         try:
             shutil.rmtree(self.directory)
         except FileNotFoundError:

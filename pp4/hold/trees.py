@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Refusal, RefusedError
@@ -26,8 +26,7 @@ _SHORTEST_POLL_S = 0.0005
 _LEAST_PROOF_S = 2.0
 """A killed process takes a moment to be gone, also where no grace is given."""
 _REAPED_AT_ONCE = 4096
-_CHASES = 4000
-"""Of some 50 microseconds each; fewer are lost to eight chains of sessions on a busy machine."""
+_CHASES = 2000
 
 
 def become_subreaper() -> None:
@@ -149,16 +148,24 @@ class Tree:
 
     def members(self) -> tuple[Owned, ...]:
         """Everything below the root that lives; read until two readings agree, or 20 times."""
-        found = self._look(read_table())
+        return self._settled(read_table)
+
+    def _settled(self, reading: Callable[[], Mapping[int, Status]]) -> tuple[Owned, ...]:
+        found = self._look(reading())
         for _ in range(_SCANS - 1):
-            before, found = found, self._look(read_table())
+            before, found = found, self._look(reading())
             if found == before:
                 break
         return found
 
+    def _reading(self) -> Mapping[int, Status]:
+        """Read the list without what has ended: zombies by the thousand would take all the time."""
+        self.reap()
+        return read_table()
+
     def ask(self, deadline: Deadline) -> bool:
         """Send TERM to everything once and wait; -> whether all of it is gone."""
-        for owned in self.members():
+        for owned in self._settled(self._reading):
             owned.signal(signal.SIGTERM)
         while not self.gone():
             if deadline.expired():
@@ -172,10 +179,10 @@ class Tree:
         while True:
             # what is stopped cannot fork while the others are being killed
             self._stop(deadline)
-            for owned in self.members():
+            for owned in self._look(self._reading()):
                 owned.signal(signal.SIGKILL)
             self._kill_groups()
-            self._chase()
+            self._chase(deadline)
             if self.gone():
                 return ()
             if deadline.expired():
@@ -189,20 +196,31 @@ class Tree:
         The kernel's own word is asked for where the root is this process: a tree that forks and
         ends all the time can slip through every reading of the list.
         """
-        table = read_table()
-        self.reap(table)
-        if self._look(table) or self._look(read_table()):
+        if self._look(self._reading()) or self._look(self._reading()):
             return False
         return not self._own or bool(self._keep) or self._childless()
 
-    def reap(self, table: Mapping[int, Status] | None = None) -> None:
+    def reap(self) -> None:
         """Take the exit status of every child of this process that ended, but for the leader."""
-        if not self._own:
-            return
-        for pid, status in (read_table() if table is None else table).items():
-            ours = status.parent == self._root and pid not in self._keep
-            if status.zombie and ours and pid != self._leader:
-                self._take(os.P_PID, pid)
+        if self._own:
+            for pid in self._children():
+                if pid != self._leader:
+                    self._take(os.P_PID, pid)
+
+    def _children(self) -> list[int]:
+        """Return own children, the youngest first, as the kernel names them, or as they are listed.
+
+        Ids of children that are not reaped are nobody else's.
+        """
+        named: list[int] = []
+        try:
+            for thread in os.listdir("/proc/self/task"):
+                with open(f"/proc/self/task/{thread}/children", "rb", buffering=0) as file:
+                    named += map(int, file.read().split())
+        except OSError:
+            # a kernel built without it
+            named = [pid for pid, one in read_table().items() if one.parent == self._root]
+        return [pid for pid in reversed(named) if pid not in self._keep]
 
     def _take(self, kind: int, pid: int) -> bool:
         """Reap one child, if one has ended; -> whether there was one."""
@@ -237,7 +255,7 @@ class Tree:
         """Send STOP until no reading shows a process that was not stopped before."""
         stopped: set[Owned] = set()
         for _ in range(_SCANS):
-            fresh = set(self._look(read_table())) - stopped
+            fresh = set(self._look(self._reading())) - stopped
             if not fresh or deadline.expired():
                 return
             for owned in fresh:
@@ -257,30 +275,22 @@ class Tree:
             if leads and pid not in self._keep:
                 _kill_group(pid)
 
-    def _chase(self) -> None:
+    def _chase(self, deadline: Deadline) -> None:
         """Kill own children as fast as the kernel names them.
 
         What forks, goes to a session of its own and ends, all the time, is gone from the long list
-        before it is read to its end.  The ids here are not reaped, so they are nobody else's.
+        before it is read to its end.
         """
         if not self._own:
             return
         for _ in range(_CHASES):
-            try:
-                with open("/proc/thread-self/children", "rb", buffering=0) as file:
-                    named = [int(pid) for pid in file.read().split()]
-            except OSError:
-                # a kernel built without it
-                return
-            own = [pid for pid in reversed(named) if pid not in self._keep]
-            # the youngest first, all before any is reaped: the older ones have ended already
+            own = self._children()
+            # all are killed before any is reaped: the older ones have ended already
             for pid in own:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-            for pid in own:
-                if pid != self._leader:
-                    self._take(os.P_PID, pid)
-            if not set(own) - {self._leader}:
+            self.reap()
+            if not set(own) - {self._leader} or deadline.expired():
                 return
 
     def _look(self, table: Mapping[int, Status]) -> tuple[Owned, ...]:

@@ -2,7 +2,8 @@
 
 ``start`` names children: ``plain``, ``deaf`` (ignores TERM), ``setsid`` (a session of its own, no
 environment), ``twice`` (a double fork).  It tells their pids, then waits for the end of its input,
-or answers at once where ``answer`` is given.  Each run adds one byte to the file ``mark``.
+or answers at once where ``answer`` is given.  Each run adds one byte to the file ``mark``.  ``fill``
+fills a directory's disk (``work``: its own), ``then`` asks for many lines of the journal after that.
 """
 
 import os
@@ -40,6 +41,16 @@ def _twice():
     return pid
 
 
+def _fill(directory):
+    """Write until nothing more fits."""
+    with open(os.path.join(directory, "fill"), "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError:
+            return
+
+
 STARTS = {
     "plain": lambda: subprocess.Popen(SLEEP).pid,
     "deaf": lambda: subprocess.Popen(DEAF).pid,
@@ -62,8 +73,13 @@ def main():
         chunk = b"x" * (1 << 16)
         for _ in range(given["noise"] >> 16):
             os.write(2, chunk)
+    if given.get("fill"):
+        _fill(given["fill"] if given["fill"] != "work" else request.arguments["granted"]["work"])
     pids = [STARTS[kind]() for kind in given.get("start", ())]
     supervisor.tell({"pid": os.getpid(), "pids": pids})
+    # more than what is left of the last block
+    for _ in range(1000 if given.get("then") else 0):
+        supervisor.ask("journal", {"step": given["then"], "event": "note"})
     if "answer" in given:
         pipes.send(Reply(sequence=request.sequence, facts=given["answer"]))
         return

@@ -123,4 +123,3 @@ def test_a_second_signal_ends_at_once_and_says_how_to_go_on(run, tmp_path):
     assert kept.exists(), said
     # the host closes it by itself, since nobody is heard of any more
     assert until(lambda: tombstone(tmp_path, hold))["why"] in ("abandoned", "cancelled")
-

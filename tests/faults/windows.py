@@ -76,9 +76,9 @@ def window(place, host=None, **more):
 
 def public(place, hold):
     """Where registration and tombstone of a HOLD lie."""
-    for directory in (place / "host" / "holds" / hold, place / "state" / "holds" / hold):
-        if (directory / "registration.json").exists():
-            return directory
+    for where in (place / "host", place / "state", place / "state" / "shared"):
+        if (where / "holds" / hold / "registration.json").exists():
+            return where / "holds" / hold
     raise AssertionError(f"no registration of {hold}")
 
 
@@ -125,6 +125,16 @@ class Coordinator:
     """A coordinator in a process of its own, with a drill that runs on."""
 
     def __init__(self, place, arguments=None, **more):
+        self.launch(place, arguments, **more)
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(self.process.stderr.read())
+        self.told = json.loads(line)
+        self.hold = self.told["hold"]
+        self.drill = tokens(self.told["pid"], *self.told["pids"])
+
+    def launch(self, place, arguments=None, **more):
+        """Start it and wait for nothing."""
         told = [str(place), json.dumps(arguments or {}), json.dumps(more)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", COORDINATE, *told],
@@ -132,13 +142,7 @@ class Coordinator:
             stderr=subprocess.PIPE,
             cwd=ROOT,
             text=True,
-        )  # fmt: skip
-        line = self.process.stdout.readline()
-        if not line:
-            raise AssertionError(self.process.stderr.read())
-        self.told = json.loads(line)
-        self.hold = self.told["hold"]
-        self.drill = tokens(self.told["pid"], *self.told["pids"])
+        )
 
     def signal(self, number):
         self.process.send_signal(number)
