@@ -134,6 +134,21 @@ def _granted(hold: LocalHold, asked: Open, state_dir: Path) -> Granted:
     )
 
 
+def _reserve_s(asked: Open) -> float:
+    """What is kept of the time for the end, and for what puts the host back.
+
+    Raises:
+        RefusedError: ``DEADLINE``, nothing is left for the work.
+    """
+    end_s = min(RESERVE_S, asked.bound_s / 10)
+    restore_s = sum(one.limit_s for one in asked.restore)
+    if end_s + restore_s >= asked.bound_s:
+        expected = f"a bound above the {end_s + restore_s:g} s that its end may take"
+        found = f"{asked.bound_s:g} s"
+        raise RefusedError(Refusal(Code.DEADLINE, "the bound of the HOLD", expected, found))
+    return end_s + restore_s
+
+
 @contextlib.contextmanager
 def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted]]:
     """Hold the GPUs with everything that belongs around them."""
@@ -149,7 +164,7 @@ def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted]]:
         gpus=asked.gpus,
         exclusion=open_exclusion(host_dir, state_dir),
         state_dir=state_dir,
-        bound_s=asked.bound_s - min(RESERVE_S, asked.bound_s / 10),
+        bound_s=asked.bound_s - _reserve_s(asked),
         rehearsal=asked.rehearsal,
         asked_by=asked.coordinator,
     ) as hold:

@@ -25,7 +25,7 @@ from pp4.wire.holds import Beat, Close, Closed, Granted, Named, Open, Start, Wat
 OPEN_S = 60.0
 """How long a host may take to grant: quiesce commands and the sweep of older HOLDs included."""
 CLOSE_S = 60.0
-"""How long it may take to end everything, restore and write the tombstone."""
+"""How long it may take to end everything and write the tombstone, beside what restores it."""
 _ASK_S = 30.0
 _POLL_S = 0.2
 
@@ -80,6 +80,7 @@ class Window:
         # half a lease is all that there is for both attempts
         self._line.patient(granted.ttl_s / 4)
         self._beat_s = granted.ttl_s / 6
+        self._close_s = CLOSE_S + sum(one.limit_s for one in asked.restore)
         self._deadline = Deadline.after(clock, granted.bound_s)
         self._last_line = ""
         self._stop = threading.Event()
@@ -177,7 +178,7 @@ class Window:
         self._stop.set()
         asked = Close(**self._named(), why=why).model_dump()
         # a host that is not heard of any more closes it by itself, and is asked no longer than that
-        limit_s = 2 * self.granted.ttl_s if self._contact.lost() else CLOSE_S
+        limit_s = 2 * self.granted.ttl_s if self._contact.lost() else self._close_s
         try:
             deadline = Deadline.after(self._clock, limit_s)
             facts = self._line.patient(limit_s).ask("close", asked, deadline)
@@ -193,7 +194,7 @@ class Window:
         found = error.refusal
         return UncleanError(
             Refusal(
-                Code.SURVIVOR if found.code is Code.SURVIVOR else found.code,
+                found.code,
                 f"the end of HOLD {self.granted.hold}",
                 "a tombstone of the receiving host",
                 found.found,

@@ -2,8 +2,9 @@
 
 ``start`` names children: ``plain``, ``deaf`` (ignores TERM), ``setsid`` (a session of its own, no
 environment), ``twice`` (a double fork).  It tells their pids, then waits for the end of its input,
-or answers at once where ``answer`` is given.  Each run adds one byte to the file ``mark``.  ``fill``
-fills a directory's disk (``work``: its own), ``then`` asks for many lines of the journal after that.
+or answers at once where ``answer`` is given.  Each run adds one byte to the file ``mark``.
+``fill`` fills a directory's disk (``work``: its own), ``then`` asks for many lines of the journal
+after that.
 """
 
 import os

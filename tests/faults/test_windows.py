@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -213,3 +214,62 @@ def test_a_lease_that_is_not_renewed_is_over(place):
         assert raised.value.refusal.code is Code.LEASE_LOST
         assert until(lambda: tombstone(place, one.granted.hold))["why"] == "abandoned"
     assert one.tombstone["why"] == "abandoned"
+
+
+# -- around the work ------------------------------------------------------------------------
+
+
+def touch(path, status=0):
+    text = f"open({str(path)!r}, 'a').write('x'); raise SystemExit({status})"
+    return {"argv": [sys.executable, "-c", text], "limit_s": 30.0}
+
+
+def test_the_host_is_made_quiet_before_and_put_back_after(place):
+    before, after = place / "before", place / "after"
+    with window(place, quiesce=[touch(before)], restore=[touch(after)]) as one:
+        assert before.read_text() == "x"
+        one.run("drill", DRILLS, {"answer": {}})
+        assert not after.exists()
+    assert after.read_text() == "x"
+    assert one.tombstone["restored"] == [f"{sys.executable}: done"]
+
+
+def test_a_host_that_does_not_get_quiet_refuses_and_is_put_back(place):
+    quiesce, after = [touch(place / "before", status=3)], place / "after"
+    with (
+        pytest.raises(RefusedError) as raised,
+        window(place, quiesce=quiesce, restore=[touch(after)]),
+    ):
+        pass
+    assert raised.value.refusal.code is Code.NOT_IDLE
+    assert "status 3" in raised.value.refusal.found
+    assert after.read_text() == "x"
+    # nothing is held, and the next one is granted
+    with window(place):
+        pass
+
+
+def test_the_host_is_put_back_whoever_dies(place, coordinator):
+    after = place / "after"
+    one = coordinator({"start": ["deaf"]}, restore=[touch(after)])
+    one.signal(signal.SIGKILL)
+    found = until(lambda: tombstone(place, one.hold))
+    assert (found["why"], found["restored"]) == ("abandoned", [f"{sys.executable}: done"])
+    assert after.read_text() == "x"
+
+
+def test_what_does_not_put_the_host_back_is_said(place):
+    wrong = [touch(place / "after", status=4), {"argv": ["/no/such/program"], "limit_s": 1.0}]
+    with window(place, restore=wrong) as one:
+        pass
+    first, second = one.tombstone["restored"]
+    assert first == f"{sys.executable}: status 4"
+    assert second.startswith("/no/such/program: ")
+    assert "No such file" in second
+
+
+def test_a_bound_that_is_too_short_for_the_end_is_refused(place):
+    restore = [{"argv": ["true"], "limit_s": 30.0}]
+    with pytest.raises(Pp4Error) as raised, window(place, bound_s=30.0, restore=restore):
+        pass
+    assert raised.value.refusal.code is Code.DEADLINE

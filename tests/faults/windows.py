@@ -45,7 +45,7 @@ def asked(place, **more):
         "host_dir": str(place / "host"),
         **more,
     }
-    return Open(**given)
+    return Open.model_validate_json(json.dumps(given))
 
 
 class Watching:
