@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from pp4.clock import SystemClock
 from pp4.errors import Code, RefusedError
 from pp4.hold import sweep
+from pp4.hold.clearing import clear as end_quarantine
 from tests.unit.hold.holds import (
     GPUS,
     ROOT,
@@ -261,8 +263,8 @@ def _token(pid):
 def clear(root):
     """What the refusal asks an operator to do, for both GPUs."""
     for gpu in GPUS:
-        refusal = refused(root, [gpu])
-        subprocess.run(refusal.next, shell=True, check=True)
+        assert refused(root, [gpu]).next == f"pp4 hold clear --operator NAME --why TEXT {gpu}"
+        end_quarantine(private(root), gpu, "somebody", "looked for it", SystemClock())
 
 
 def test_a_survivor_of_the_machine_before_it_restarted_is_none(tmp_path, coordinators, quick):
