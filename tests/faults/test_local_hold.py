@@ -244,8 +244,11 @@ def test_a_stopped_survivor_keeps_its_gpus_back(tmp_path, coordinators, quick):
     closing = json.loads((files(tmp_path, dead["hold"]) / "closing.json").read_text())
     assert closing["survivors"] == [f"waits (pid {child}, start {_token(child)})"]
 
-    # an operator's word does not make it dead
-    clear(tmp_path)
+    # an operator's word does not make it dead, and neither does taking the files away
+    with pytest.raises(RefusedError, match=f"pid {child}"):
+        clear(tmp_path)
+    for gpu in GPUS:
+        private(tmp_path).quarantine_path(gpu).unlink()
     assert refused(tmp_path).code is Code.QUARANTINED
     os.kill(child, signal.SIGKILL)
     assert within(lambda: not running(child))
