@@ -201,14 +201,20 @@ def make_tree(tree: str, files: Iterator[tuple[str, bytes]]) -> None:
             if directory not in made:
                 os.mkdir(directory, 0o700)
                 made.append(directory)
-        write(os.path.join(tree, name), content, 0o644)
+        write(os.path.join(tree, name), content, 0o644, flushed=False)
     for directory in reversed(made):
         os.chmod(directory, 0o755)
-        flush(directory)
 
 
-def write(path: str, data: bytes, mode: int) -> None:
-    """Make a new file, durably, with these permissions whatever the umask.
+def write(path: str, data: bytes, mode: int, flushed: bool = True) -> None:
+    """Make a new file with these permissions whatever the umask.
+
+    Args:
+        path: where nothing is.
+        data: its content.
+        mode: its permissions.
+        flushed: whether it has to outlast a power cut.  A tree need not: every file of it is hashed
+            before it is believed, and what a power cut spoiled is made anew.
 
     Raises:
         OSError: what the system says.
@@ -218,7 +224,8 @@ def write(path: str, data: bytes, mode: int) -> None:
         os.fchmod(file.fileno(), mode)
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        if flushed:
+            os.fsync(file.fileno())
 
 
 def flush(directory: str) -> None:

@@ -334,17 +334,20 @@ KILLED = """
 import os, signal, sys
 from pp4.hold import unpack
 left = int(sys.argv.pop(1))
-fsync = os.fsync
-def killed(file):
-    global left
-    left -= 1
-    if not left:
-        os.kill(os.getpid(), signal.SIGKILL)
-    fsync(file)
-os.fsync = killed
+def killing(step):
+    def killed(*arguments):
+        global left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(*arguments)
+    return killed
+for name in ("fchmod", "chmod", "rename", "fsync"):
+    setattr(os, name, killing(getattr(os, name)))
 unpack.main(sys.argv[1:])
 """
-WRITES = len(FILES) + 3
+# each file, each directory, the lock, the rename
+WRITES = len(FILES) + 3 + 2
 
 
 @pytest.mark.parametrize("at", range(1, WRITES + 2))
