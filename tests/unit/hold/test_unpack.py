@@ -346,7 +346,7 @@ for name in ("fchmod", "chmod", "rename", "fsync"):
     setattr(os, name, killing(getattr(os, name)))
 unpack.main(sys.argv[1:])
 """
-# each file, each directory, the lock, the rename
+# each file, each directory, what takes an old tree away, the rename
 WRITES = len(FILES) + 3 + 2
 
 
