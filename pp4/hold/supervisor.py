@@ -24,6 +24,7 @@ from pp4.config import load_settings
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
 from pp4.hold import durable
 from pp4.hold.around import require_quiet, run_each
+from pp4.hold.cgroup import leaves
 from pp4.hold.desk import Desk
 from pp4.hold.exclusion import open_exclusion
 from pp4.hold.lease import Lease
@@ -43,6 +44,7 @@ from pp4.wire.holds import Closed, Granted, Open
 RESERVE_S = 60.0
 """What a HOLD keeps of its time for its own end, or a tenth of a short one."""
 _ASKED_S = 20.0
+_LEAF_S = 2.0
 _READ = 1 << 16
 _LOG = "supervisor.log"
 
@@ -149,6 +151,14 @@ def _reserve_s(asked: Open) -> float:
     return end_s + restore_s
 
 
+def _put_back(hold: str, asked: Open, own: Path) -> tuple[str, ...]:
+    """Remove what guards that were killed could not, and restore the host."""
+    for leaf in leaves(hold):
+        leaf.kill()
+        leaf.remove(Deadline.after(SystemClock(), _LEAF_S))
+    return run_each(asked.restore, own)
+
+
 @contextlib.contextmanager
 def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted]]:
     """Hold the GPUs with everything that belongs around them."""
@@ -173,8 +183,7 @@ def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted]]:
         own = hold.directory.parent
         # nothing but this HOLD has ever been started here
         hold.orphans = lambda: descendants(os.getpid())
-        if asked.restore:
-            hold.on_end = lambda: run_each(asked.restore, own)
+        hold.on_end = lambda: _put_back(hold.hold_id, asked, own)
         require_quiet(asked.quiesce, own)
         yield hold, _granted(hold, asked, state_dir)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pp4.errors import Code, Pp4Error, RefusedError, TimedOutError
+from pp4.hold.cgroup import leaves
 from pp4.hold.processes import Owned
 from tests.faults.windows import (
     DRILLS,
@@ -172,6 +173,8 @@ def test_a_guard_that_is_killed_loses_nothing_to_anybody(place, coordinator):
     assert "RANK_DIED" in said
     assert until(lambda: tombstone(place, one.hold))["why"] == "failed"
     assert gone(one.drill)
+    # nor a cgroup of what it guarded, where it could make one
+    assert leaves(one.hold) == ()
 
 
 # -- two at once, and time ------------------------------------------------------------------
