@@ -197,4 +197,4 @@ class Holds(RuleBasedStateMachine):
 
 
 TestHolds = Holds.TestCase
-TestHolds.settings = settings(max_examples=6, stateful_step_count=12, deadline=None)
+TestHolds.settings = settings(max_examples=4, stateful_step_count=12, deadline=None)

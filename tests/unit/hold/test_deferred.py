@@ -277,7 +277,7 @@ def killed_before(point, action):
     return forked(child) == -signal.SIGKILL
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(events, max_size=12))
 def test_exactly_what_is_not_delivered_is_kept_whatever_happens(tmp_path_factory, history):
     directory = tmp_path_factory.mktemp("deferred") / "closes"
