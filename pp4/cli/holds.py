@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pp4.cli.call import AsJson, Call, call_of
-from pp4.errors import Code, Exit, Refusal, RefusedError
+from pp4.errors import Code, Exit, Refusal, RefusedError, TimedOutError, WrongError
 
 if TYPE_CHECKING:
     from pp4.config.hold_file import HoldFile
@@ -47,7 +48,7 @@ def _plain(tree: dict[str, object]) -> dict[str, Any]:
 def _exclusion(call: Call) -> Exclusion:
     from pp4.hold.exclusion import open_exclusion
 
-    return open_exclusion(call.settings.host_dir, call.settings.state_dir)
+    return open_exclusion(call.settings.host_dir, call.settings.state_dir, make=False)
 
 
 @host.command("init")
@@ -113,6 +114,7 @@ def hold_close(
     from pp4.hold.deferred import CLOSES, Deferred
     from pp4.hold.reach import reached
     from pp4.hold.window import deliver
+    from pp4.qualify.distant import restore_s
     from pp4.wire.holds import Close
 
     call = call_of(context)
@@ -123,7 +125,13 @@ def hold_close(
             fence = _kept_fence(deferred, place.host.address, hold_id)
         close = Close(hold=hold_id, fence=fence, why="cancelled")
         directories = (read.host.state_dir, read.host.host_dir)
-        found = deliver(place.host, place.program, close, directories, SystemClock())
+        limit_s = restore_s(read)
+        try:
+            found = deliver(place.host, place.program, close, directories, SystemClock(), limit_s)
+        except (TimedOutError, WrongError):
+            # not refused, so it may still be what is wanted
+            deferred.store(place.host.address, hold_id, fence, "cancelled")
+            raise
         deferred.delivered(hold_id)
     call.console.facts(found)
     return Exit.DONE
@@ -157,6 +165,7 @@ def hold_recover(
 ) -> int:
     """Bury a HOLD whose holder is gone, and write down what is known of it as a receipt."""
     from pp4.hold.reach import reached
+    from pp4.qualify.receipt import room
     from pp4.qualify.standing import KEPT
     from pp4.receipts.canonical import dump
     from pp4.receipts.store import write_new
@@ -165,9 +174,11 @@ def hold_recover(
     with reached(file_of(file or "local")) as place:
         receipt = place.ask("pp4.hold.recovery", hold_id)
     directory = out or call.settings.state_dir / KEPT
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"incident-{hold_id}.json"
-    write_new(path, dump(receipt))
+    with room(directory):
+        # what is known may have changed since the last one, and no receipt is ever replaced
+        names = (f"incident-{hold_id}{'' if number == 1 else f'-{number}'}" for number in count(1))
+        path = next(one for name in names if not (one := directory / f"{name}.json").exists())
+        write_new(path, dump(receipt))
     told = {name: receipt[name] for name in ("what", "state", "unproven")}
     call.console.facts({"receipt": str(path), **told})
     return Exit.DONE

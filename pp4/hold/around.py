@@ -6,6 +6,9 @@ from them but their exit status.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +19,7 @@ from pp4.receipts.canonical import shown
 from pp4.wire.holds import HostCommand
 
 _OUTPUT = "around.log"
+_KILLED_S = 5.0
 
 
 def run_each(commands: Sequence[HostCommand], directory: Path) -> tuple[str, ...]:
@@ -31,22 +35,34 @@ def run_each(commands: Sequence[HostCommand], directory: Path) -> tuple[str, ...
 def _ended(command: HostCommand, directory: Path) -> str:
     try:
         with (directory / _OUTPUT).open("ab") as output:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 command.argv,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=directory,
                 env=child_environment({}),
-                timeout=command.limit_s,
-                check=False,
                 start_new_session=True,
             )
-    except subprocess.TimeoutExpired:
-        return f"no end within {command.limit_s:g} s"
     except (OSError, ValueError) as error:
         return str(error)
-    return "done" if done.returncode == 0 else f"status {done.returncode}"
+    try:
+        status = process.wait(command.limit_s)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        return f"no end within {command.limit_s:g} s"
+    except BaseException:
+        _end(process)
+        raise
+    return "done" if status == 0 else f"status {status}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a command with its session, and wait for it no longer than a kill takes."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_KILLED_S)
 
 
 def require_quiet(commands: Sequence[HostCommand], directory: Path) -> None:

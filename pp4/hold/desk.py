@@ -37,7 +37,7 @@ class Desk:
         self._hold, self._granted, self._lease, self._clock = hold, granted, lease, clock
         self.closing: str | None = None
         self.steps: dict[str, Step] = {}
-        self._answered: OrderedDict[int, Reply] = OrderedDict()
+        self._answered: OrderedDict[str, Reply] = OrderedDict()
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "beat": self._beat,
             "start": self._start,
@@ -63,11 +63,13 @@ class Desk:
         """As :meth:`answer`, and a start that came twice is answered twice and done once."""
         if request.verb != "start":
             return self.answer(request)
-        known = self._answered.get(request.sequence)
+        # whole, so that another client's request of the same number is another request
+        asked = request.model_dump_json()
+        known = self._answered.get(asked)
         if known is None:
             known = self.answer(request)
             if known is not None:
-                self._answered[request.sequence] = known
+                self._answered[asked] = known
             while len(self._answered) > _KEPT:
                 self._answered.popitem(last=False)
         return known

@@ -191,13 +191,16 @@ class Exclusion:
         )
 
 
-def open_exclusion(host_dir: Path, state_dir: Path, *, boot: str | None = None) -> Exclusion:
+def open_exclusion(
+    host_dir: Path, state_dir: Path, *, boot: str | None = None, make: bool = True
+) -> Exclusion:
     """Find the directory that keeps HOLDs apart, and check it.
 
     Args:
         host_dir: the host's; taken where it exists, made where this process is root's.
         state_dir: this user's; taken where the host has none, and said to be ``private``.
         boot: the id of this boot; that of the kernel if none is given.
+        make: whether the host's may be made; whoever only looks must not change who is kept out.
 
     Raises:
         RefusedError: ``EXCLUSION``: a directory that excludes nobody: another owner, writable by
@@ -208,7 +211,7 @@ def open_exclusion(host_dir: Path, state_dir: Path, *, boot: str | None = None) 
     if boot == "unknown":
         where = "/proc/sys/kernel/random/boot_id"
         raise RefusedError(Refusal(Code.UNREADABLE, where, "the id of this boot", "none"))
-    if host_directory(host_dir):
+    if host_directory(host_dir, make=make):
         return Exclusion(host_dir, "host", boot)
     for directory in (state_dir, *(state_dir / name for name in ("gpu", "fence", "holds"))):
         own_directory(directory)

@@ -46,6 +46,12 @@ _LEAF_S = 2.0
 _STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
+GUARD = "guard-"
+"""Begins the label of a guard that a supervisor has started."""
+ENDED = ".ended"
+"""What a guard adds to its label for the name of the file that says that nothing is left."""
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """What the command line asks for.
@@ -145,6 +151,8 @@ class Guard:
         if left:
             _say("survivors: " + ", ".join(str(owned) for owned in left))
             return SURVIVED
+        if self._order.label.startswith(GUARD):
+            _leave_word(self._order.label)
         return _as_exit(tree.status(child))
 
     def _start(self, leaf: Leaf | None) -> tuple[int, int]:
@@ -216,6 +224,16 @@ class Guard:
         if not left:
             _drop(leaf)
         return left
+
+
+def _leave_word(label: str) -> None:
+    """Say in the directory of the HOLD's work that nothing of the step is left.
+
+    Without it nobody knows what a guard that was killed has left to itself.
+    """
+    with contextlib.suppress(OSError):
+        name = os.path.basename(f"{label}{ENDED}")
+        os.close(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
 
 
 def _drop(leaf: Leaf | None) -> None:

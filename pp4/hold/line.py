@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -75,7 +76,7 @@ class Line:
         request = Request(sequence=next(self._numbers), verb=verb, arguments=arguments)
         while True:
             try:
-                return _facts(self._exchanged(request, deadline.within(self._attempt_s)))
+                return self._facts(self._exchanged(request, deadline.within(self._attempt_s)))
             except _Unanswered as unanswered:
                 if deadline.expired():
                     raise unanswered.why from None
@@ -85,9 +86,14 @@ class Line:
         """As :meth:`ask`, with one attempt: for what must not be begun twice."""
         request = Request(sequence=next(self._numbers), verb=verb, arguments=arguments)
         try:
-            return _facts(self._exchanged(request, deadline))
+            return self._facts(self._exchanged(request, deadline))
         except _Unanswered as unanswered:
             raise unanswered.why from None
+
+    def _facts(self, reply: Reply) -> dict[str, Any]:
+        if reply.facts is None:
+            raise raised(there(refusal_of(reply.refusal), self._host))
+        return reply.facts
 
     def _exchanged(self, request: Request, deadline: Deadline) -> Reply:
         """Try once, alone on the line; a connection on which anything went wrong is let go."""
@@ -146,7 +152,6 @@ def raised(refusal: Refusal) -> Pp4Error:
     return WrongError(refusal) if refusal.code in _WRONG else RefusedError(refusal)
 
 
-def _facts(reply: Reply) -> dict[str, Any]:
-    if reply.facts is None:
-        raise raised(refusal_of(reply.refusal))
-    return reply.facts
+def there(refusal: Refusal, host: Host) -> Refusal:
+    """The refusal of another host as it is shown here: what it says to do is to be done there."""
+    return refusal if host.name == "local" else replace(refusal, host=host.address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -63,6 +64,7 @@ class LocalHold(OpenHold):
         self.orphans: Callable[[], tuple[Owned, ...]] = tuple
         self._restored: tuple[str, ...] | None = None
         self._ending = False
+        self._why = ""
         self._over = False
 
     def start(
@@ -111,6 +113,8 @@ class LocalHold(OpenHold):
         self._ending = True
         if self.deadline is not None and self.deadline.expired():
             why = "deadline"
+        # of two ends that are begun, the first is the reason
+        why = self._why = self._why or why
         self._say_closing(why, ())
         left = self._stop_all() + [str(owned) for owned in self._end_rest()]
         self._restore()
@@ -125,9 +129,14 @@ class LocalHold(OpenHold):
     def _restore(self) -> None:
         """Put the host back, once: also where something is left that could not be ended."""
         if self._restored is None:
-            self._restored = self.on_end()
+            try:
+                self._restored = self.on_end()
+            except Pp4Error as error:
+                self._restored = (str(error),)
             for text in self._restored:
-                self.journal.add("restore", "end", found=text)
+                # the tombstone says it too, and a torn journal must not keep the rest from its end
+                with contextlib.suppress(UncleanError):
+                    self.journal.add("restore", "end", found=text)
 
     def _say_closing(self, why: str, left: Sequence[str]) -> None:
         tree = {"hold": self.hold_id, "fence": str(self.fence), "why": why, "survivors": list(left)}
@@ -153,7 +162,8 @@ class LocalHold(OpenHold):
                 if number is not None:
                     for owned in rest:
                         owned.signal(number)
-                    number = None
+                    # asked once; killed for as long as anything is found
+                    number = number if number == signal.SIGKILL else None
                 if deadline.expired():
                     break
                 time.sleep(_POLL_S)

@@ -217,7 +217,7 @@ class OpenHold:
         return [
             f"the group of {owned.label} (pid {owned.pid})"
             for owned, channel in self._owned
-            if channel is not None and channel.stop(_GRACE_S) is None
+            if channel is not None and _stopped(channel) is None
         ]
 
     def _await_end(self) -> tuple[Owned, ...]:
@@ -254,3 +254,11 @@ class OpenHold:
                 left=f"{names}; {self.directory}",
             )
         )
+
+
+def _stopped(channel: Channel) -> int | None:
+    """Stop one; what cannot even be tried counts as left, and keeps nobody from the next."""
+    try:
+        return channel.stop(_GRACE_S)
+    except OSError:
+        return None

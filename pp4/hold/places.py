@@ -53,8 +53,12 @@ def file_system(path: Path) -> int:
     return answer[0] & 0xFFFFFFFF
 
 
-def host_directory(path: Path) -> bool:
+def host_directory(path: Path, *, make: bool = True) -> bool:
     """Check the host's directory, and make it where this process is root's.
+
+    Args:
+        path: where it is.
+        make: whether it may be made.
 
     Returns:
         Whether there is one.
@@ -64,7 +68,7 @@ def host_directory(path: Path) -> bool:
     """
     root = os.geteuid() == 0
     if not os.path.lexists(path):
-        if not root:
+        if not (root and make):
             return False
         _make(path, 0o755, parents=True)
     _check(path, 0, "PP4_HOST_DIR")

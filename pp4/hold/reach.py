@@ -13,8 +13,8 @@ from typing import Any
 from pp4.clock import Deadline, SystemClock
 from pp4.config.hold_file import HoldFile
 from pp4.config.holds import Login
-from pp4.errors import Code, Refusal, RefusedError, WrongError
-from pp4.hold.line import raised
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
+from pp4.hold.line import raised, there
 from pp4.hold.staging import Staged, drop, stage, sweep, take
 from pp4.receipts.digests import Source, installed_source
 from pp4.transport.interface import Host
@@ -71,7 +71,7 @@ class Place:
             raise WrongError(Refusal(Code.BAD_FRAME, where, expected, str(answer)[:200]))
         refusal = answer.get("refusal", answer if _is_refusal(answer) else None)
         if refusal is not None:
-            raise raised(refusal_of(refusal))
+            raise raised(there(refusal_of(refusal), self.host))
         return answer
 
 
@@ -141,6 +141,8 @@ def _staged(host: Host, file: HoldFile, source: Source) -> Iterator[Staged]:
             if last or error.refusal.code is not Code.NOT_STAGED:
                 raise
     yield staged
-    # after anything else than a good end, what was started may still run from it
-    drop(host, staged, use, Deadline.after(SystemClock(), _STAGE_S))
-    sweep(host, staged, Deadline.after(SystemClock(), _STAGE_S))
+    # after anything else than a good end, what was started may still run from it; and what cannot
+    # be taken away costs nobody the answer that is there: the use of it ends by itself
+    with contextlib.suppress(Pp4Error):
+        drop(host, staged, use, Deadline.after(SystemClock(), _STAGE_S))
+        sweep(host, staged, Deadline.after(SystemClock(), _STAGE_S))

@@ -27,6 +27,7 @@ from pp4.hold.exclusion import Exclusion, open_exclusion
 from pp4.hold.incident import Known, body_of
 from pp4.hold.processes import Owned
 from pp4.hold.records import Record, Tombstone
+from pp4.hold.restoring import settle_lost
 from pp4.hold.survey import (
     Quarantine,
     holder_lives,
@@ -212,8 +213,9 @@ def main(arguments: Sequence[str]) -> int:
     """Print the sealed receipt of one HOLD of this host, or the refusal; -> exit code."""
     settings = load_settings()
     try:
-        exclusion = open_exclusion(settings.host_dir, settings.state_dir)
+        exclusion = open_exclusion(settings.host_dir, settings.state_dir, make=False)
         raw = sealed(recover(exclusion, arguments[0], SystemClock()))
+        settle_lost(settings.state_dir / "holds", exclusion.holds)
     except Pp4Error as error:
         raw = json.dumps({"refusal": error.refusal.as_dict()}).encode()
     sys.stdout.buffer.write(raw)

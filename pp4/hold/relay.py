@@ -178,6 +178,15 @@ def answer_for(public: Path, source: int, sink: int) -> None:
                 _write(sink, encode_reply(_known(public, request)))
 
 
+def _refuse_all(error: Pp4Error, source: int, sink: int) -> None:
+    """Answer every request with one refusal: whoever asks must not take it for a lost way."""
+    decoder = Decoder()
+    while (found := _messages(decoder, source)) is not None:
+        for request in found:
+            refusal = error.refusal.as_dict()
+            _write(sink, encode_reply(Reply(sequence=request.sequence, refusal=refusal)))
+
+
 def _open() -> Path | None:
     """Start a supervisor as asked and pass its answer on; -> where it listens."""
     request = _one(0)
@@ -202,7 +211,11 @@ def main(arguments: Sequence[str]) -> int:
             if link is None:
                 return int(Exit.REFUSED)
         elif 2 <= len(arguments) <= 4 and arguments[0] == "attach":
-            own, public = places_of(*arguments[1:])
+            try:
+                own, public = places_of(*arguments[1:])
+            except Pp4Error as error:
+                _refuse_all(error, 0, 1)
+                return int(Exit.REFUSED)
             link = connect(own)
             if link is None:
                 answer_for(public, 0, 1)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError
+from pp4.hold.guard import GUARD
 from pp4.hold.local_hold import LocalHold
 from pp4.transport.local import LocalChannel
 from pp4.wire import Message, Reply, Request
@@ -16,8 +17,12 @@ from pp4.wire.holds import Granted, Line, Own, Run, Start, Watched
 
 GRACE_S = 2.0
 """How long the guard waits for an end before it asks, and again before it kills."""
-_ANSWER_S = 10.0
-_LIMIT = 100_000
+_ANSWER_S = 1.0
+"""How long a step may leave its pipe full: the supervisor waits for nobody."""
+_ITEMS = 100_000
+_ITEM_BYTES = 8 << 20
+_REST = 256
+"""Readings of what a step that has ended may still have written."""
 _RUN = 1
 
 
@@ -37,12 +42,14 @@ class Step:
         self.label = asked.label
         self._hold = hold
         self.items: list[dict[str, Any]] = []
+        self._bytes = 0
         self.ended = False
         self._facts: dict[str, Any] | None = None
         self._refusal: dict[str, str] | None = None
         program = [sys.executable, "-P", "-m", asked.module]
-        guarded = [hold.hold_id, asked.label, f"{GRACE_S:g}", "--", *program]
-        channel = hold.start("pp4.hold.guard", guarded, environment={}, label=asked.label)
+        label = f"{GUARD}{asked.label}"
+        guarded = [hold.hold_id, label, f"{GRACE_S:g}", "--", *program]
+        channel = hold.start("pp4.hold.guard", guarded, environment={}, label=label)
         if not isinstance(channel, LocalChannel):
             raise TypeError("a supervisor starts its steps on its own machine")
         self.channel = channel
@@ -70,8 +77,12 @@ class Step:
         try:
             # asked first: what it wrote before its end is there by then
             over = self.channel.exited
-            for message in self.channel.poll():
-                self._take(message)
+            for _ in range(_REST if over else 1):
+                messages = self.channel.poll()
+                for message in messages:
+                    self._take(message)
+                if not messages:
+                    break
             if over and not self.ended:
                 raise self.channel.gone()
         except Pp4Error as error:
@@ -81,7 +92,9 @@ class Step:
         if isinstance(message, Reply) and message.sequence == _RUN:
             self._end(message.facts, message.refusal)
         elif isinstance(message, Request) and message.verb == "tell":
-            if len(self.items) < _LIMIT:
+            # more than a person can watch, and no reason to run out of memory
+            self._bytes += len(repr(message.arguments))
+            if len(self.items) < _ITEMS and self._bytes < _ITEM_BYTES:
                 self.items.append(message.arguments)
         elif isinstance(message, Request):
             self.channel.send(self._answer(message), _soon())

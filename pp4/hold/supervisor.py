@@ -23,7 +23,7 @@ from pp4.clock import Clock, Deadline, SystemClock
 from pp4.config import load_settings
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
 from pp4.hold import durable
-from pp4.hold.around import require_quiet, run_each
+from pp4.hold.around import require_quiet
 from pp4.hold.cgroup import leaves
 from pp4.hold.desk import Desk
 from pp4.hold.exclusion import open_exclusion
@@ -31,6 +31,8 @@ from pp4.hold.lease import Lease
 from pp4.hold.local import open_local
 from pp4.hold.local_hold import LocalHold
 from pp4.hold.places import own_directory
+from pp4.hold.processes import Owned
+from pp4.hold.restoring import keep, settle, settle_lost
 from pp4.hold.served import Server, listen
 from pp4.hold.sweep import moment
 from pp4.hold.trees import become_subreaper, descendants
@@ -45,6 +47,7 @@ RESERVE_S = 60.0
 """What a HOLD keeps of its time for its own end, or a tenth of a short one."""
 _ASKED_S = 20.0
 _LEAF_S = 2.0
+_TICK_S = 0.5
 _READ = 1 << 16
 _LOG = "supervisor.log"
 
@@ -151,12 +154,18 @@ def _reserve_s(asked: Open) -> float:
     return end_s + restore_s
 
 
-def _put_back(hold: str, asked: Open, own: Path) -> tuple[str, ...]:
-    """Remove what guards that were killed could not, and restore the host."""
+def _orphans(hold: str) -> tuple[Owned, ...]:
+    """What is left below this process once its guards are stopped; a cgroup is killed as one."""
     for leaf in leaves(hold):
         leaf.kill()
+    return descendants(os.getpid())
+
+
+def _put_back(hold: str, own: Path) -> tuple[str, ...]:
+    """Remove what guards that were killed could not, and restore the host."""
+    for leaf in leaves(hold):
         leaf.remove(Deadline.after(SystemClock(), _LEAF_S))
-    return run_each(asked.restore, own)
+    return settle(own)
 
 
 @contextlib.contextmanager
@@ -182,8 +191,11 @@ def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted]]:
             raise TypeError("a HOLD of this machine")
         own = hold.directory.parent
         # nothing but this HOLD has ever been started here
-        hold.orphans = lambda: descendants(os.getpid())
-        hold.on_end = lambda: _put_back(hold.hold_id, asked, own)
+        hold.orphans = lambda: _orphans(hold.hold_id)
+        hold.on_end = lambda: _put_back(hold.hold_id, own)
+        for text in settle_lost(own.parent, hold.public.parent):
+            hold.journal.add("restore", "end", found=text)
+        keep(own, asked.restore)
         require_quiet(asked.quiesce, own)
         yield hold, _granted(hold, asked, state_dir)
 
@@ -211,7 +223,7 @@ def _serve(asked: Open, sequence: int, clock: Clock) -> None:
         with _opened(asked, clock) as (hold, granted):
             desk = Desk(hold, granted, Lease(clock, asked.ttl_s), clock)
             signal.signal(signal.SIGTERM, lambda *_: desk.end("cancelled"))
-            server = Server(listen(hold.directory.parent), desk, asked.ttl_s / 20)
+            server = Server(listen(hold.directory.parent), desk, min(_TICK_S, asked.ttl_s / 20))
             _say(Reply(sequence=sequence, facts=granted.model_dump(mode="json")))
             said = True
             _detach(hold.directory.parent)
@@ -238,8 +250,22 @@ def _say(reply: Reply) -> None:
         rest = rest[os.write(1, rest) :]
 
 
+class _Stopped(BaseException):
+    """SIGTERM before the HOLD is served: whatever was begun is taken back on the way out."""
+
+
+def _stop(*_: object) -> None:
+    # a second one must not cut the way out in two
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    raise _Stopped
+
+
 def main() -> int:
     """Open and serve one HOLD; -> exit code."""
+    # what started this process may have ignored or blocked them, and that is inherited
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+    signal.signal(signal.SIGTERM, _stop)
     for number in (signal.SIGHUP, signal.SIGINT):
         # a handler, since what is ignored stays ignored in every process that is started
         signal.signal(number, lambda *_: None)
@@ -252,6 +278,10 @@ def main() -> int:
     except Pp4Error as error:
         _say(Reply(sequence=sequence, refusal=error.refusal.as_dict()))
         return int(error.exit)
+    except _Stopped:
+        refusal = Refusal(Code.INTERRUPTED, "supervisor", "to grant a HOLD", "SIGTERM")
+        _say(Reply(sequence=sequence, refusal=refusal.as_dict()))
+        return int(Exit.TERMINATED)
     return int(Exit.DONE)
 
 

@@ -18,6 +18,7 @@ from pp4.errors import Code, Refusal, RefusedError
 from pp4.hold import durable, processes
 from pp4.hold.chained import processes_in, read_chained
 from pp4.hold.exclusion import Exclusion
+from pp4.hold.guard import ENDED, GUARD
 from pp4.hold.processes import Owned
 from pp4.hold.records import Record, Tombstone, write
 from pp4.receipts.journal import head
@@ -109,6 +110,12 @@ def _settled(record: Record, same_namespace: bool) -> _Proof:
             break
         time.sleep(_POLL_S)
     unproven += tuple(str(owned) for owned in registered if processes.hidden(owned.pid))
+    work = Path(record.registration.journal).parent / "work"
+    unproven += tuple(
+        f"what {owned} had started"
+        for owned in registered
+        if owned.label.startswith(GUARD) and not (work / f"{owned.label}{ENDED}").exists()
+    )
     return _Proof(alive, unproven)
 
 

@@ -14,10 +14,18 @@ from functools import partial
 from typing import Any, Protocol
 
 from pp4.clock import Clock, Deadline
-from pp4.errors import Code, Pp4Error, Refusal, RefusedError, TimedOutError, UncleanError
-from pp4.hold.interruption import ended, undisturbed
+from pp4.errors import (
+    Code,
+    Pp4Error,
+    Refusal,
+    RefusedError,
+    TimedOutError,
+    UncleanError,
+    WrongError,
+)
+from pp4.hold.interruption import ended
 from pp4.hold.lease import Contact
-from pp4.hold.line import Line, raised
+from pp4.hold.line import Line, raised, there
 from pp4.transport.interface import Host
 from pp4.wire.facts import read, refusal_of
 from pp4.wire.holds import Beat, Close, Closed, Granted, Named, Open, Start, Watch, Watched, Why
@@ -27,6 +35,7 @@ OPEN_S = 60.0
 CLOSE_S = 60.0
 """How long it may take to end everything and write the tombstone, beside what restores it."""
 _ASK_S = 30.0
+_CLOSE_AGAIN_S = 15.0
 _POLL_S = 0.2
 
 
@@ -71,7 +80,7 @@ class Window:
         clock: Clock,
         watcher: Watcher,
     ) -> None:
-        self.granted, self._clock, self._watcher = granted, clock, watcher
+        self.granted, self._clock, self._watcher, self._host = granted, clock, watcher, host
         self.tombstone: dict[str, Any] | None = None
         self._contact = Contact(clock, granted.ttl_s)
         self._line = line
@@ -126,7 +135,7 @@ class Window:
                     f"a heartbeat answered within {self.granted.ttl_s / 2:g} s",
                     f"none{why}",
                     left="whatever runs under it, until the host ends it",
-                    next="pp4 hold recover",
+                    next=f"pp4 hold recover {self.granted.hold} --hold FILE",
                 )
             )
 
@@ -158,7 +167,9 @@ class Window:
             self._deadline.require(f"step {label}", left="nothing: the host ends it")
             time.sleep(_POLL_S)
         if seen.facts is None:
-            raise raised(refusal_of(seen.refusal))
+            refusal = there(refusal_of(seen.refusal), self._host)
+            # something was started by then: what could not be written down is not "refused"
+            raise UncleanError(refusal) if refusal.code is Code.UNWRITABLE else raised(refusal)
         return seen.facts
 
     def _ask(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -181,13 +192,22 @@ class Window:
         limit_s = 2 * self.granted.ttl_s if self._contact.lost() else self._close_s
         try:
             deadline = Deadline.after(self._clock, limit_s)
-            facts = self._line.patient(limit_s).ask("close", asked, deadline)
-            tombstone = read(Closed, facts).tombstone
+            # over a new connection now and then: of one that died silently nobody hears
+            facts = self._line.patient(_CLOSE_AGAIN_S).ask("close", asked, deadline)
+            tombstone = self._ours(read(Closed, facts).tombstone)
         except Pp4Error as error:
             raise self._unclean(error) from error
         finally:
             self._heart.join(self.granted.ttl_s)
             self._line.drop()
+        return tombstone
+
+    def _ours(self, tombstone: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a tombstone of anything else than this HOLD."""
+        found = tombstone.get("hold"), tombstone.get("fence"), tombstone.get("survivors")
+        if found != (self.granted.hold, str(self.granted.fence), []):
+            expected = f"the tombstone of HOLD {self.granted.hold}, fence {self.granted.fence}"
+            raise WrongError(Refusal(Code.BAD_FRAME, "supervisor", expected, str(found)))
         return tombstone
 
     def _unclean(self, error: Pp4Error) -> UncleanError:
@@ -200,7 +220,7 @@ class Window:
                 found.found,
                 left=f"unproven: whatever HOLD {self.granted.hold}, fence {self.granted.fence}, "
                 f"had started ({found.left})",
-                next="pp4 hold recover",
+                next=f"pp4 hold recover {self.granted.hold} --hold FILE",
             )
         )
 
@@ -216,6 +236,7 @@ def deliver(
     close: Close,
     directories: tuple[str | None, str | None],
     clock: Clock,
+    restore_s: float = 0.0,
 ) -> dict[str, Any]:
     """Close exactly one HOLD whose window is gone; -> its tombstone.
 
@@ -225,13 +246,15 @@ def deliver(
         close: which one, and why.
         directories: of state and exclusion there, None for the defaults.
         clock: the coordinator's.
+        restore_s: seconds that the restore commands may take.
 
     Raises:
         Pp4Error: what the host says in place of a tombstone, or that it says nothing.
     """
-    line = Line(host, near_end(program, close.hold, *directories), attempt_s=CLOSE_S)
+    limit_s = CLOSE_S + restore_s
+    line = Line(host, near_end(program, close.hold, *directories), attempt_s=limit_s)
     try:
-        deadline = Deadline.after(clock, CLOSE_S)
+        deadline = Deadline.after(clock, limit_s)
         return read(Closed, line.ask("close", close.model_dump(), deadline)).tombstone
     finally:
         line.drop()
@@ -255,17 +278,17 @@ def open_window(
         UncleanError: the HOLD could not be proven closed.
     """
     line = Line(host, program("pp4.hold.relay", "open"))
-    limit_s = OPEN_S + sum(one.limit_s for one in asked.quiesce)
+    # a host that does not get quiet is put back before it answers
+    limit_s = OPEN_S + sum(one.limit_s for one in (*asked.quiesce, *asked.restore))
     why: Why = "cancelled"
-    # a signal in between would leave a HOLD that nobody closes before its lease is over
-    with undisturbed():
-        deadline = Deadline.after(clock, limit_s)
-        try:
-            granted = read(Granted, line.once("open", asked.model_dump(mode="json"), deadline))
-            window = Window(host, program, asked, granted, line, clock, watcher)
-        except BaseException:
-            line.drop()
-            raise
+    deadline = Deadline.after(clock, limit_s)
+    try:
+        # a signal in here leaves at most a HOLD that ends with its lease, since nobody keeps it
+        granted = read(Granted, line.once("open", asked.model_dump(mode="json"), deadline))
+        window = Window(host, program, asked, granted, line, clock, watcher)
+    except BaseException:
+        line.drop()
+        raise
     try:
         _require_ours(granted, asked)
         yield window

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import getpass
+import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,10 @@ REHEARSAL_GPUS = (
     "GPU-00000000-0000-4000-8000-000000000001",
 )
 """What a rehearsal holds where the HOLD file names no GPU: names that no driver gives."""
-COMMAND = "pp4 pair-qualify --hold"
+COMMAND = "pp4 pair-qualify --hold FILE"
+_DIFFERENCES = tuple(
+    text for text in rehearsal.DIFFERENCES if "HOLD" not in text and "UUID" not in text
+)
 
 
 class Told:
@@ -78,7 +82,7 @@ def _gpus_there(place: Place) -> GpuReport:
         RefusedError: what the host refuses.
         WrongError: its answer is none.
     """
-    return read(GpuReport, place.ask("pp4.worker.gpus"))
+    return read(GpuReport, place.ask("pp4.qualify.host"))
 
 
 def _chosen(file: HoldFile, report: GpuReport) -> tuple[str, ...]:
@@ -90,6 +94,9 @@ def _chosen(file: HoldFile, report: GpuReport) -> tuple[str, ...]:
         found = ", ".join(sorted(there)) or "no GPU"
         where, expected = "gpus of the HOLD file", ", ".join(missing)
         raise RefusedError(Refusal(Code.NO_GPU_PAIR, where, expected, found, next="pp4 doctor"))
+    # what keeps a pair from being one is said before anything is held
+    gpus = tuple(gpu for gpu in report.gpus if gpu.uuid in file.host.gpus)
+    physical.pair_of(report.model_copy(update={"gpus": gpus}))
     return file.host.gpus
 
 
@@ -123,7 +130,7 @@ def _asked(
         drivers=(report.driver_version or "not told",) if report else (),
         gpus=tuple(gpus),
         rehearsal=report is None,
-        coordinator=f"{getpass.getuser()}@{socket.gethostname()}",
+        coordinator=_asker(),
         transport=file.host.transport,
         ttl_s=float(file.ttl_s),
         bound_s=float(file.bound_s),
@@ -132,6 +139,20 @@ def _asked(
         quiesce=commands(file.quiesce),
         restore=commands(file.restore),
     )
+
+
+def _unnamed(tombstone: Mapping[str, Any]) -> dict[str, Any]:
+    """A tombstone without what names the machine; the whole one stays on the host."""
+    return {name: one for name, one in tombstone.items() if name not in ("gpus", "boot_id")}
+
+
+def _asker() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # a container may run as a user that no file names
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
 
 @contextlib.contextmanager
@@ -144,8 +165,12 @@ def _kept(place: Place, deferred: Deferred, asked: Open, progress: Progress) -> 
     finally:
         if window is not None and window.tombstone is None:
             granted = window.granted
-            with undisturbed():
-                deferred.store(place.host.address, granted.hold, granted.fence, "cancelled")
+            try:
+                with undisturbed():
+                    deferred.store(place.host.address, granted.hold, granted.fence, "cancelled")
+            except Pp4Error as error:
+                # what ended the run is said; that the close is not kept must not take its place
+                progress.note(f"the close of HOLD {granted.hold} is not kept: {error}")
 
 
 def _deliver(place: Place, file: HoldFile, deferred: Deferred, progress: Progress) -> None:
@@ -156,7 +181,9 @@ def _deliver(place: Place, file: HoldFile, deferred: Deferred, progress: Progres
         close = Close(hold=one.hold, fence=int(one.fence), why="cancelled")
         directories = (file.host.state_dir, file.host.host_dir)
         try:
-            tombstone = deliver(place.host, place.program, close, directories, SystemClock())
+            tombstone = deliver(
+                place.host, place.program, close, directories, SystemClock(), restore_s(file)
+            )
         except Pp4Error as error:
             progress.note(f"HOLD {one.hold} is not closed yet: {error}")
             continue
@@ -193,7 +220,9 @@ def qualify_on_host(
         UncleanError: the HOLD could not be proven closed.
     """
     source = installed_source()
-    given = [] if rehearse else [*read_evidence(file), *evidence]
+    given = [*read_evidence(file), *evidence]
+    if rehearse:
+        given = []
     with receipt.room(out), reached(file, source) as place:
         if rehearse:
             report, admitted = None, _rehearsal_admission(source)
@@ -217,5 +246,10 @@ def qualify_on_host(
         body["hold"]["host_key"] = place.host.fingerprint
         name = f"{body['kind']}-{window.granted.hold}"
         outcome = receipt.store(body, source, out / f"{name}.json")
-        write_new(out / f"{name}.closed.json", dump(window.tombstone or {}))
-    return replace(outcome, differences=rehearsal.DIFFERENCES) if rehearse else outcome
+        write_new(out / f"{name}.closed", dump(_unnamed(window.tombstone or {})))
+    return replace(outcome, differences=_DIFFERENCES) if rehearse else outcome
+
+
+def restore_s(file: HoldFile) -> float:
+    """Seconds that the restore commands of a HOLD file may take together."""
+    return float(sum(one.limit_s for one in file.restore))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
 from pp4.hold.inner import InnerHold, Supervisor
-from pp4.qualify import physical, rehearsal
+from pp4.qualify import physical, receipt, rehearsal
 from pp4.qualify.host import look_at_gpus
 from pp4.qualify.plan import Step
 from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
@@ -87,6 +87,7 @@ def run(granted: Granted, asked: Gates, supervisor: Supervisor) -> dict[str, obj
     if granted.rehearsal is not (asked.work == "rehearsal"):
         expected = "a rehearsal in a HOLD of names, anything else in one of GPUs"
         raise RefusedError(Refusal(Code.WRONG_KIND, MODULE, expected, asked.work))
+    receipt.require_packages(MODULE)
     clock, teller = SystemClock(), Teller(supervisor)
     if asked.work == "rehearsal":
         with InnerHold(_rehearsal_admission(), clock, granted, supervisor) as hold:

@@ -1,12 +1,16 @@
-"""Asks this machine about its GPUs, before anything is held."""
+"""Asks this machine about its GPUs, before anything is held.
+
+``python -m pp4.qualify.host`` prints what it finds.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 
 from pp4.config import Settings, visible_gpus
-from pp4.errors import Code, Refusal, RefusedError
+from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
 from pp4.hold.exclusion import open_exclusion
 from pp4.qualify.machine import ask_machine
 from pp4.wire.facts import read
@@ -73,3 +77,17 @@ def facts_of_this_machine(machine: Settings) -> Mapping[str, object]:
         return ask_machine()
     with open_exclusion(machine.host_dir, machine.state_dir).locked(pair):
         return ask_machine()
+
+
+def main() -> int:
+    """Print what :func:`look_at_gpus` sees, or its refusal, for whoever is not on this host."""
+    try:
+        told = look_at_gpus().model_dump_json()
+    except Pp4Error as error:
+        told = json.dumps({"refusal": error.refusal.as_dict()})
+    sys.stdout.write(told + "\n")
+    return int(Exit.DONE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

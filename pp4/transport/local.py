@@ -18,7 +18,10 @@ from pp4.errors import Code, Refusal, RefusedError, WrongError
 from pp4.wire import Decoder, Message, encode
 
 _READ = 1 << 16
+_READINGS = 4
 _POLL_S = 0.01
+_UNKNOWN = 255
+"""Status of a child whose end somebody else was told."""
 
 
 class LocalChannel:
@@ -88,16 +91,19 @@ class LocalChannel:
         return self._peek() is not None
 
     def poll(self) -> list[Message]:
-        """Return the messages that have come, without waiting.
+        """Return messages that have come, without waiting; a child that floods is cut off.
 
         Raises:
             WrongError: as :meth:`receive`; messages that came before are returned first.
         """
-        while not self._stdout.closed:
+        for _ in range(_READINGS):
             try:
                 data = os.read(self._stdout.fileno(), _READ)
             except BlockingIOError:
                 break
+            except ValueError:
+                # closed by an earlier stop
+                raise self.gone() from None
             if not data:
                 if not self._ready:
                     raise self.gone()
@@ -165,7 +171,10 @@ class LocalChannel:
         """Exit status of the leader, None while it runs; not reaped, its id stays its own."""
         if self._process.returncode is not None:
             return self._process.returncode
-        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        try:
+            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        except ChildProcessError:
+            return _UNKNOWN
         if ended is None:
             return None
         return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status

@@ -167,7 +167,7 @@ class Run(Model):
 class Own(Model):
     """A step has started a process."""
 
-    pid: Annotated[int, Field(ge=1)]
+    pid: Annotated[int, Field(ge=1, le=1 << 22)]
     label: str
 
 

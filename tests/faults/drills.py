@@ -4,7 +4,7 @@
 environment), ``twice`` (a double fork).  It tells their pids, then waits for the end of its input,
 or answers at once where ``answer`` is given.  Each run adds one byte to the file ``mark``.
 ``fill`` fills a directory's disk (``work``: its own), ``then`` asks for many lines of the journal
-after that.
+after that.  ``flood`` tells without end.
 """
 
 import os
@@ -84,6 +84,8 @@ def main():
     if "answer" in given:
         pipes.send(Reply(sequence=request.sequence, facts=given["answer"]))
         return
+    while given.get("flood"):
+        supervisor.tell({"more": "x" * 100})
     if given.get("stop"):
         os.kill(os.getpid(), signal.SIGSTOP)
     while os.read(pipes._source, 1 << 16):

@@ -131,3 +131,34 @@ def test_prune_removes_what_ended_long_ago(pp4, tmp_path):
     assert tombstone(tmp_path, one.granted.hold) is not None
     with window(tmp_path) as again:
         assert again.granted.fence == one.granted.fence + 1
+
+
+@pytest.mark.parametrize("command", [["status"], ["prune"], ["recover", "0123456789abcdef"]])
+def test_looking_makes_no_directory_that_changes_who_is_kept_out(pp4, tmp_path, command):
+    pp4("hold", *command)
+    assert not (tmp_path / "host").exists()
+
+
+@pytest.mark.parametrize("wrong", ["xyz", "../../etc", "0123456789ABCDEF", ""])
+def test_an_id_that_is_none_is_refused_at_once(pp4, tmp_path, wrong):
+    status, said = pp4("hold", "close", wrong, "--fence", "1", *there(tmp_path))
+    assert (status, said["code"]) == (Exit.USAGE, "BAD_INPUT") or (
+        said["code"] == "BAD_INPUT" and status == Exit.REFUSED
+    )
+
+
+def test_each_look_at_a_lost_hold_is_a_receipt_of_its_own(pp4, tmp_path, lost):
+    out = tmp_path / "incidents"
+    first = pp4("hold", "recover", lost.hold, "--out", str(out))[1]["receipt"]
+    again = pp4("hold", "recover", lost.hold, "--out", str(out))[1]["receipt"]
+    assert first != again
+    assert sorted(path.name for path in out.iterdir()) == [
+        f"incident-{lost.hold}-2.json",
+        f"incident-{lost.hold}.json",
+    ]
+
+
+def test_a_place_that_takes_no_receipt_is_a_refusal(pp4, tmp_path, lost):
+    (tmp_path / "file").write_text("")
+    status, said = pp4("hold", "recover", lost.hold, "--out", str(tmp_path / "file"))
+    assert (status, said["code"]) == (Exit.REFUSED, "UNWRITABLE")

@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from pp4.hold.processes import Owned
 from tests.faults.windows import (
     DRILLS,
     GPUS,
+    ROOT,
     Coordinator,
     gone,
     public,
@@ -276,3 +279,117 @@ def test_a_bound_that_is_too_short_for_the_end_is_refused(place):
     with pytest.raises(Pp4Error) as raised, window(place, bound_s=30.0, restore=restore):
         pass
     assert raised.value.refusal.code is Code.DEADLINE
+
+
+def test_what_a_killed_supervisor_did_not_put_back_the_next_one_does(place, coordinator):
+    after = place / "after"
+    one = coordinator({}, restore=[touch(after)])
+    os.kill(supervisor_of(place, one.hold).pid, signal.SIGKILL)
+    until(lambda: gone(one.drill))
+    assert not after.exists()
+    with window(place):
+        # before anything is done in the new one
+        assert after.read_text() == "x"
+    with window(place):
+        pass
+    # and once only
+    assert after.read_text() == "x"
+
+
+def test_a_supervisor_that_is_ended_while_the_host_gets_quiet_puts_it_back(place):
+    before, after = place / "before", place / "after"
+    text = f"open({str(before)!r}, 'w').close(); import time; time.sleep(100)"
+    slow = {"argv": [sys.executable, "-c", text], "limit_s": 100.0}
+    raised = []
+
+    def ask():
+        try:
+            with window(place, quiesce=[slow], restore=[touch(after)]):
+                raised.append(None)
+        except Pp4Error as error:
+            raised.append(error.refusal.code)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until(before.exists)
+    (registered,) = until(lambda: list(place.glob("*/holds/*/registration.json")))
+    os.kill(json.loads(registered.read_text())["coordinator"]["pid"], signal.SIGTERM)
+    asking.join()
+    assert raised == [Code.INTERRUPTED]
+    assert after.read_text() == "x"
+    assert tombstone(place, registered.parent.name)["why"] == "cancelled"
+
+
+# -- what a supervisor must not be kept from ------------------------------------------------
+
+
+def test_a_step_that_floods_keeps_nobody_from_ending_the_hold(place, coordinator):
+    one = coordinator({"start": ["plain"], "flood": True})
+    one.signal(signal.SIGKILL)
+    assert until(lambda: tombstone(place, one.hold))["why"] == "abandoned"
+    assert gone(one.drill)
+
+
+def test_with_supervisor_and_guard_killed_the_gpus_are_kept_back(place, coordinator):
+    one = coordinator({"start": ["setsid"]})
+    guard = int(told_by(one.told["pid"], "stat").rpartition(")")[2].split()[1])
+    supervisor = supervisor_of(place, one.hold)
+    for pid in (guard, supervisor.pid):
+        os.kill(pid, signal.SIGKILL)
+    try:
+        # nobody can say any more what the step has started; the child with no name lives on
+        with pytest.raises(RefusedError) as raised, window(place):
+            pass
+        assert raised.value.refusal.code is Code.QUARANTINED
+        assert "guard-drill" in raised.value.refusal.found
+        assert tombstone(place, one.hold) is None
+    finally:
+        for pid in one.told["pids"]:
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_restore_command_that_does_not_end_is_ended_with_what_it_started(place):
+    started = place / "started"
+    text = (
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
+        f"open({str(started)!r}, 'w').write(str(child.pid))\n"
+        "time.sleep(1000)"
+    )
+    endless = {"argv": [sys.executable, "-c", text], "limit_s": 3.0}
+    with window(place, restore=[endless]) as one:
+        pass
+    assert one.tombstone["restored"] == [f"{sys.executable}: no end within 3 s"]
+    known = tokens(int(started.read_text()))
+    until(lambda: gone(known))
+
+
+def test_signals_that_whoever_started_it_ignored_are_heard(place):
+    script = f"""
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+os.execv(sys.executable, [sys.executable, "-c", {RUNS!r}, {str(place)!r}])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "NOT_IDLE\ndone\n", done.stderr
+
+
+RUNS = """
+import sys
+from pathlib import Path
+from pp4.errors import RefusedError
+from tests.faults.windows import window
+place = Path(sys.argv[1])
+wrong = {"argv": [sys.executable, "-c", "raise SystemExit(3)"], "limit_s": 30.0}
+try:
+    with window(place, quiesce=[wrong]):
+        pass
+except RefusedError as error:
+    print(error.refusal.code)
+with window(place) as one:
+    pass
+print(one.tombstone["why"])
+"""
