@@ -1,5 +1,6 @@
 """``pp4 pair-qualify --hold FILE`` as a person runs it, and ends it, on this machine."""
 
+import contextlib
 import json
 import os
 import signal
@@ -78,6 +79,14 @@ def test_a_signal_closes_the_hold_and_leaves_nothing(run, tmp_path, number, stat
     assert marked(hold) == []
 
 
+def pressed(process):
+    """Press Ctrl-C as fast as a person may; -> the status, None while it runs."""
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(0.2)
+    return process.poll()
+
+
 def marked(hold):
     """Processes that carry the id of a HOLD in their environment."""
     mark = f"PP4_HOLD={hold}".encode()
@@ -113,7 +122,7 @@ def test_a_second_signal_ends_at_once_and_says_how_to_go_on(run, tmp_path):
     os.kill(supervisor, signal.SIGSTOP)
     try:
         # the first asks for an end, and whichever comes while that is waited for wants it at once
-        until(lambda: process.send_signal(signal.SIGINT) or process.poll() is not None)
+        until(lambda: pressed(process) is not None)
         _, said = process.communicate(timeout=PATIENCE_S)
     finally:
         os.kill(supervisor, signal.SIGCONT)

@@ -5,8 +5,11 @@ import subprocess
 
 import pytest
 
+from pp4.clock import SystemClock
 from pp4.errors import Code, Pp4Error, RefusedError, UncleanError
-from tests.faults.windows import DRILLS, gone, tokens, tombstone, until, window
+from pp4.hold.clearing import clear
+from pp4.hold.exclusion import open_exclusion
+from tests.faults.windows import DRILLS, GPUS, gone, tokens, tombstone, until, window
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a disk")
 
@@ -63,6 +66,16 @@ def test_a_disk_that_somebody_else_fills_leaves_no_claim_and_no_process(disk, tm
     until(lambda: gone(known))
     assert tombstone(tmp_path, one.granted.hold) is None
     (state / "fill").unlink()
+    # not even the guard's word that nothing is left could be written: an operator has to look
+    with (
+        pytest.raises(RefusedError) as raised,
+        window(tmp_path, host_dir=str(state / "shared")),
+    ):
+        pass
+    assert raised.value.refusal.code is Code.QUARANTINED
+    exclusion = open_exclusion(state / "shared", state)
+    for gpu in GPUS:
+        clear(exclusion, gpu, "somebody", "made room, and looked", SystemClock())
     with window(tmp_path, host_dir=str(state / "shared")) as again:
         assert again.granted.fence == one.granted.fence + 1
     assert tombstone(tmp_path, one.granted.hold)["why"] == "abandoned"

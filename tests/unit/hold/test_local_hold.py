@@ -491,8 +491,9 @@ def test_whichever_flush_fails_nothing_runs_on_and_the_gpus_are_free(
         highest = found
         if not reached:
             break
-    # fences, registration, journals, a process, the end: each was made to fail
-    assert failures > 12
+    # fences, registration, journals, a process, the end: each was made to fail; a tombstone that
+    # is tried again is no failure
+    assert failures >= 12
     dead = [path for path in (tmp_path / "state" / "holds").iterdir() if path.is_dir()]
     assert all((path / "closed.json").exists() for path in dead)
 
