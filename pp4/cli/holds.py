@@ -114,7 +114,6 @@ def hold_close(
     from pp4.hold.deferred import CLOSES, Deferred
     from pp4.hold.reach import reached
     from pp4.hold.window import deliver
-    from pp4.qualify.distant import restore_s
     from pp4.wire.holds import Close
 
     call = call_of(context)
@@ -125,7 +124,7 @@ def hold_close(
             fence = _kept_fence(deferred, place.host.address, hold_id)
         close = Close(hold=hold_id, fence=fence, why="cancelled")
         directories = (read.host.state_dir, read.host.host_dir)
-        limit_s = restore_s(read)
+        limit_s = read.restore_s
         try:
             found = deliver(place.host, place.program, close, directories, SystemClock(), limit_s)
         except (TimedOutError, WrongError):

@@ -167,3 +167,8 @@ class HoldFile:
     restore: tuple[HostCommand, ...]
     evidence: tuple[Evidence, ...]
     sha256: str
+
+    @property
+    def restore_s(self) -> float:
+        """Seconds that the restore commands may take together."""
+        return float(sum(one.limit_s for one in self.restore))

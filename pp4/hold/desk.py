@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pp4.clock import Clock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, TimedOutError
 from pp4.hold.lease import Lease
 from pp4.hold.local_hold import LocalHold
@@ -26,15 +25,14 @@ class Desk:
         hold: the open HOLD.
         granted: what its coordinator was told.
         lease: its lease.
-        clock: where time comes from.
 
     Attributes:
         closing: why the HOLD is to be closed, None while it is open.
         steps: steps by label.
     """
 
-    def __init__(self, hold: LocalHold, granted: Granted, lease: Lease, clock: Clock) -> None:
-        self._hold, self._granted, self._lease, self._clock = hold, granted, lease, clock
+    def __init__(self, hold: LocalHold, granted: Granted, lease: Lease) -> None:
+        self._hold, self._granted, self._lease = hold, granted, lease
         self.closing: str | None = None
         self.steps: dict[str, Step] = {}
         self._answered: OrderedDict[str, Reply] = OrderedDict()
@@ -148,6 +146,6 @@ class Desk:
                 f"HOLD {self._granted.hold}",
                 f"a heartbeat within {self._granted.ttl_s:g} s",
                 "none in that time",
-                next="pp4 hold recover",
+                next=f"pp4 hold recover {self._granted.hold}",
             )
         )

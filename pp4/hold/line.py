@@ -127,10 +127,9 @@ class Line:
                 if isinstance(message, Reply) and message.sequence == request.sequence:
                     return message
 
-    def patient(self, attempt_s: float) -> Line:
-        """Give each attempt this long from now on; -> this line."""
+    def patient(self, attempt_s: float) -> None:
+        """Give each attempt this long from now on."""
         self._attempt_s = attempt_s
-        return self
 
     def redirect(self, argv: Sequence[str]) -> None:
         """Use another program as the near end from the next connection on."""

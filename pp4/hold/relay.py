@@ -134,7 +134,7 @@ def _known(public: Path, request: Request) -> Reply:
         return _of_closed(tombstone, request)
     code = Code.LEASE_LOST if registered else Code.UNKNOWN_HOLD
     found = "registered, without a tombstone, and nobody listens" if registered else "none"
-    where, again = f"HOLD {public.name}", "pp4 hold recover"
+    where, again = f"HOLD {public.name}", f"pp4 hold recover {public.name}"
     refusal = Refusal(code, where, "an open HOLD", found, next=again)
     return Reply(sequence=request.sequence, refusal=refusal.as_dict())
 

@@ -39,7 +39,6 @@ class Step:
     """
 
     def __init__(self, hold: LocalHold, granted: Granted, asked: Start) -> None:
-        self.label = asked.label
         self._hold = hold
         self.items: list[dict[str, Any]] = []
         self._bytes = 0

@@ -8,11 +8,8 @@ SIGTERM.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
 import os
-import selectors
 import signal
 import sys
 from collections.abc import Iterator
@@ -39,7 +36,8 @@ from pp4.hold.trees import become_subreaper, descendants
 from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
 from pp4.receipts.digests import installed_source
 from pp4.transport.local import LocalTransport
-from pp4.wire import Decoder, Message, Reply, Request, encode_reply
+from pp4.transport.pipes import Pipes
+from pp4.wire import Reply, Request
 from pp4.wire.facts import read
 from pp4.wire.holds import Closed, Granted, Open
 
@@ -48,31 +46,18 @@ RESERVE_S = 60.0
 _ASKED_S = 20.0
 _LEAF_S = 2.0
 _TICK_S = 0.5
-_READ = 1 << 16
 _LOG = "supervisor.log"
 
 
-def _first(descriptor: int) -> Request:
+def _first(pipes: Pipes) -> Request:
     """Read the one request that a supervisor is started with.
 
     Raises:
         TimedOutError: it does not come.
-        RefusedError: the input ends before it, or is something else.
+        WrongError: the input ends before it.
+        RefusedError: it is something else.
     """
-    decoder = Decoder()
-    deadline = Deadline.after(SystemClock(), _ASKED_S)
-    with selectors.DefaultSelector() as selector:
-        selector.register(descriptor, selectors.EVENT_READ)
-        while True:
-            ready = selector.select(deadline.remaining_s())
-            data = os.read(descriptor, _READ) if ready else b""
-            messages: list[Message] = list(decoder.feed(data))
-            if messages:
-                break
-            if ready and not data:
-                raise RefusedError(Refusal(Code.BAD_FRAME, "supervisor", "a request", "no more"))
-            deadline.require("the request that opens a HOLD")
-    asked = messages[0]
+    asked = pipes.receive(Deadline.after(SystemClock(), _ASKED_S))
     if not isinstance(asked, Request) or asked.verb != "open":
         found = asked.verb if isinstance(asked, Request) else asked.kind
         raise RefusedError(Refusal(Code.BAD_FRAME, "supervisor", "open", found))
@@ -99,11 +84,11 @@ def _admission(asked: Open) -> Admission:
         )
     try:
         command = Command(asked.command)
-        evidence = [(one.role, base64.b64decode(one.data, validate=True)) for one in asked.evidence]
-    except (ValueError, binascii.Error) as error:
+    except ValueError as error:
         raise RefusedError(
-            Refusal(Code.BAD_FRAME, "supervisor", "a command and its evidence", str(error))
+            Refusal(Code.BAD_FRAME, "supervisor", "a command of pp4", asked.command)
         ) from error
+    evidence = [(one.role, one.raw()) for one in asked.evidence]
     subject = Subject(
         source_digest=here,
         gpu_models=frozenset(asked.gpu_models),
@@ -210,7 +195,7 @@ def _detach(directory: Path) -> None:
     os.close(log)
 
 
-def _serve(asked: Open, sequence: int, clock: Clock) -> None:
+def _serve(asked: Open, sequence: int, clock: Clock, pipes: Pipes) -> None:
     """Grant, serve and close; the refusal of a HOLD that cannot be granted is raised.
 
     Raises:
@@ -221,10 +206,10 @@ def _serve(asked: Open, sequence: int, clock: Clock) -> None:
     ending: Pp4Error | None = None
     try:
         with _opened(asked, clock) as (hold, granted):
-            desk = Desk(hold, granted, Lease(clock, asked.ttl_s), clock)
+            desk = Desk(hold, granted, Lease(clock, asked.ttl_s))
             signal.signal(signal.SIGTERM, lambda *_: desk.end("cancelled"))
             server = Server(listen(hold.directory.parent), desk, min(_TICK_S, asked.ttl_s / 20))
-            _say(Reply(sequence=sequence, facts=granted.model_dump(mode="json")))
+            pipes.send(Reply(sequence=sequence, facts=granted.model_dump(mode="json")))
             said = True
             _detach(hold.directory.parent)
             hold.close(server.serve())
@@ -242,12 +227,6 @@ def _last_word(granted: Granted, ending: Pp4Error | None) -> Reply:
         return Reply(sequence=0, refusal=ending.refusal.as_dict())
     tombstone = durable.read_object(Path(granted.public) / "closed.json")
     return Reply(sequence=0, facts=Closed(tombstone=tombstone or {}).model_dump(mode="json"))
-
-
-def _say(reply: Reply) -> None:
-    rest = memoryview(encode_reply(reply))
-    while rest:
-        rest = rest[os.write(1, rest) :]
 
 
 class _Stopped(BaseException):
@@ -269,18 +248,20 @@ def main() -> int:
     for number in (signal.SIGHUP, signal.SIGINT):
         # a handler, since what is ignored stays ignored in every process that is started
         signal.signal(number, lambda *_: None)
-    sequence = 0
+    sequence, pipes = 0, Pipes(0, 1)
     try:
-        request = _first(0)
+        request = _first(pipes)
         sequence = request.sequence
         become_subreaper()
-        _serve(read(Open, request.arguments), sequence, SystemClock())
+        _serve(read(Open, request.arguments), sequence, SystemClock(), pipes)
     except Pp4Error as error:
-        _say(Reply(sequence=sequence, refusal=error.refusal.as_dict()))
+        with contextlib.suppress(Pp4Error):
+            # whoever asked may be gone: that is what went wrong then
+            pipes.send(Reply(sequence=sequence, refusal=error.refusal.as_dict()))
         return int(error.exit)
     except _Stopped:
         refusal = Refusal(Code.INTERRUPTED, "supervisor", "to grant a HOLD", "SIGTERM")
-        _say(Reply(sequence=sequence, refusal=refusal.as_dict()))
+        pipes.send(Reply(sequence=sequence, refusal=refusal.as_dict()))
         return int(Exit.TERMINATED)
     return int(Exit.DONE)
 

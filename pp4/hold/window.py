@@ -187,27 +187,19 @@ class Window:
                 or that it says nothing.
         """
         self._stop.set()
-        asked = Close(**self._named(), why=why).model_dump()
+        asked = Close(**self._named(), why=why)
         # a host that is not heard of any more closes it by itself, and is asked no longer than that
         limit_s = 2 * self.granted.ttl_s if self._contact.lost() else self._close_s
         try:
             deadline = Deadline.after(self._clock, limit_s)
             # over a new connection now and then: of one that died silently nobody hears
-            facts = self._line.patient(_CLOSE_AGAIN_S).ask("close", asked, deadline)
-            tombstone = self._ours(read(Closed, facts).tombstone)
+            self._line.patient(_CLOSE_AGAIN_S)
+            tombstone = _tombstone(self._line, asked, deadline)
         except Pp4Error as error:
             raise self._unclean(error) from error
         finally:
             self._heart.join(self.granted.ttl_s)
             self._line.drop()
-        return tombstone
-
-    def _ours(self, tombstone: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a tombstone of anything else than this HOLD."""
-        found = tombstone.get("hold"), tombstone.get("fence"), tombstone.get("survivors")
-        if found != (self.granted.hold, str(self.granted.fence), []):
-            expected = f"the tombstone of HOLD {self.granted.hold}, fence {self.granted.fence}"
-            raise WrongError(Refusal(Code.BAD_FRAME, "supervisor", expected, str(found)))
         return tombstone
 
     def _unclean(self, error: Pp4Error) -> UncleanError:
@@ -228,6 +220,20 @@ class Window:
 def near_end(program: Program, hold: str, state_dir: str | None, host_dir: str | None) -> list[str]:
     """The argument list of the relay to an open HOLD, or of what answers for a closed one."""
     return program("pp4.hold.relay", "attach", hold, state_dir or "", host_dir or "")
+
+
+def _tombstone(line: Line, asked: Close, deadline: Deadline) -> dict[str, Any]:
+    """Ask for a close; -> the tombstone of exactly that HOLD.
+
+    Raises:
+        Pp4Error: what is said in its place; ``BAD_FRAME``, it is of another one.
+    """
+    tombstone = read(Closed, line.ask("close", asked.model_dump(), deadline)).tombstone
+    found = tombstone.get("hold"), tombstone.get("fence"), tombstone.get("survivors")
+    if found != (asked.hold, str(asked.fence), []):
+        expected = f"the tombstone of HOLD {asked.hold}, fence {asked.fence}"
+        raise WrongError(Refusal(Code.BAD_FRAME, "supervisor", expected, str(found)))
+    return tombstone
 
 
 def deliver(
@@ -251,11 +257,9 @@ def deliver(
     Raises:
         Pp4Error: what the host says in place of a tombstone, or that it says nothing.
     """
-    limit_s = CLOSE_S + restore_s
-    line = Line(host, near_end(program, close.hold, *directories), attempt_s=limit_s)
+    line = Line(host, near_end(program, close.hold, *directories), attempt_s=_CLOSE_AGAIN_S)
     try:
-        deadline = Deadline.after(clock, limit_s)
-        return read(Closed, line.ask("close", close.model_dump(), deadline)).tombstone
+        return _tombstone(line, close, Deadline.after(clock, CLOSE_S + restore_s))
     finally:
         line.drop()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import getpass
 import os
@@ -23,9 +22,9 @@ from pp4.qualify import far, physical, receipt, rehearsal
 from pp4.qualify.plan import Step
 from pp4.qualify.progress import Progress
 from pp4.qualify.receipt import Outcome
-from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
+from pp4.receipts.admission import Admission
 from pp4.receipts.canonical import dump
-from pp4.receipts.digests import Source, installed_source
+from pp4.receipts.digests import installed_source
 from pp4.receipts.store import write_new
 from pp4.wire.facts import read
 from pp4.wire.gpus import GpuReport
@@ -100,15 +99,8 @@ def _chosen(file: HoldFile, report: GpuReport) -> tuple[str, ...]:
     return file.host.gpus
 
 
-def _rehearsal_admission(source: Source) -> Admission:
-    judged = admit(Command.REHEARSAL, [], Subject(source_digest=source.digest))
-    if isinstance(judged, Refused):
-        raise RefusedError(judged.refusal)
-    return judged
-
-
 def _given(evidence: Sequence[tuple[str, bytes]]) -> tuple[Given, ...]:
-    return tuple(Given(role=role, data=base64.b64encode(raw).decode()) for role, raw in evidence)
+    return tuple(Given.of(role, raw) for role, raw in evidence)
 
 
 def _asked(
@@ -182,10 +174,13 @@ def _deliver(place: Place, file: HoldFile, deferred: Deferred, progress: Progres
         directories = (file.host.state_dir, file.host.host_dir)
         try:
             tombstone = deliver(
-                place.host, place.program, close, directories, SystemClock(), restore_s(file)
+                place.host, place.program, close, directories, SystemClock(), file.restore_s
             )
         except Pp4Error as error:
             progress.note(f"HOLD {one.hold} is not closed yet: {error}")
+            if error.refusal.code is Code.UNKNOWN_HOLD:
+                # its records were pruned there, which only an ended one's are
+                deferred.delivered(one.hold)
             continue
         deferred.delivered(one.hold)
         progress.note(f"HOLD {one.hold} is closed: {tombstone.get('why')}")
@@ -225,7 +220,7 @@ def qualify_on_host(
         given = []
     with receipt.room(out), reached(file, source) as place:
         if rehearse:
-            report, admitted = None, _rehearsal_admission(source)
+            report, admitted = None, rehearsal.admission(source)
             gpus = REHEARSAL_GPUS if file.host.gpus == "auto" else file.host.gpus
         else:
             report = _gpus_there(place)
@@ -248,8 +243,3 @@ def qualify_on_host(
         outcome = receipt.store(body, source, out / f"{name}.json")
         write_new(out / f"{name}.closed", dump(_unnamed(window.tombstone or {})))
     return replace(outcome, differences=_DIFFERENCES) if rehearse else outcome
-
-
-def restore_s(file: HoldFile) -> float:
-    """Seconds that the restore commands of a HOLD file may take together."""
-    return float(sum(one.limit_s for one in file.restore))

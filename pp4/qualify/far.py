@@ -6,7 +6,6 @@ members of the receipt; the coordinator seals them once the HOLD is closed.
 
 from __future__ import annotations
 
-import base64
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,7 +18,6 @@ from pp4.hold.inner import InnerHold, Supervisor
 from pp4.qualify import physical, receipt, rehearsal
 from pp4.qualify.host import look_at_gpus
 from pp4.qualify.plan import Step
-from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
 from pp4.receipts.digests import installed_source
 from pp4.transport.pipes import Pipes
 from pp4.wire import Reply, Request
@@ -71,13 +69,6 @@ class Teller:
         """Nothing: a step does not keep its own HOLD alive."""
 
 
-def _rehearsal_admission() -> Admission:
-    judged = admit(Command.REHEARSAL, [], Subject(source_digest=installed_source().digest))
-    if isinstance(judged, Refused):
-        raise RefusedError(judged.refusal)
-    return judged
-
-
 def run(granted: Granted, asked: Gates, supervisor: Supervisor) -> dict[str, object]:
     """Run the gates that are asked for; -> members of the receipt.
 
@@ -90,10 +81,10 @@ def run(granted: Granted, asked: Gates, supervisor: Supervisor) -> dict[str, obj
     receipt.require_packages(MODULE)
     clock, teller = SystemClock(), Teller(supervisor)
     if asked.work == "rehearsal":
-        with InnerHold(_rehearsal_admission(), clock, granted, supervisor) as hold:
+        with InnerHold(rehearsal.admission(installed_source()), clock, granted, supervisor) as hold:
             return rehearsal.run_gates(hold, teller)
     report = look_at_gpus()
-    evidence = [(one.role, base64.b64decode(one.data)) for one in asked.evidence]
+    evidence = [(one.role, one.raw()) for one in asked.evidence]
     command, source = physical.PAIR.command, installed_source()
     admitted = physical.admission(command, source, evidence, report, granted.gpus)
     with InnerHold(admitted, clock, granted, supervisor) as hold:

@@ -44,7 +44,12 @@ DIFFERENCES = (
 )
 
 
-def _admission(source: Source) -> Admission:
+def admission(source: Source) -> Admission:
+    """Admit a rehearsal of this source; it rests on no evidence.
+
+    Raises:
+        RefusedError: what admission refuses.
+    """
     judged = admit(Command.REHEARSAL, [], Subject(source_digest=source.digest))
     if isinstance(judged, Refused):
         raise RefusedError(judged.refusal)
@@ -94,10 +99,10 @@ def rehearse(
     """
     receipt.require_packages(COMMAND)
     source = installed_source()
-    admission = _admission(source)
+    admitted = admission(source)
     temporary = load_settings().temp_dir
     with receipt.room(out):
-        with open_rehearsal(admission, LocalTransport(), clock or SystemClock(), temporary) as hold:
+        with open_rehearsal(admitted, LocalTransport(), clock or SystemClock(), temporary) as hold:
             body = run_gates(hold, progress, settings)
         # the HOLD is closed and its processes are proven dead: only now is there a claim to make
         receipt.require_same_source(source, COMMAND)

@@ -5,10 +5,12 @@ Every request to a supervisor carries the id and the fence of its HOLD.
 
 from __future__ import annotations
 
+import base64
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from pp4.errors import Code, Refusal, WrongError
 from pp4.wire.frames import Model
 
 Why = Literal["done", "failed", "cancelled"]
@@ -28,6 +30,23 @@ class Given(Model):
 
     role: str
     data: str
+
+    @classmethod
+    def of(cls, role: str, raw: bytes) -> Given:
+        """Make it ready to travel."""
+        return cls(role=role, data=base64.b64encode(raw).decode())
+
+    def raw(self) -> bytes:
+        """Return the bytes of the receipt.
+
+        Raises:
+            WrongError: ``BAD_FRAME``, they are not in base64.
+        """
+        try:
+            return base64.b64decode(self.data, validate=True)
+        except ValueError as error:
+            where, expected = f"evidence {self.role}", "bytes in base64"
+            raise WrongError(Refusal(Code.BAD_FRAME, where, expected, str(error))) from error
 
 
 class Open(Model):

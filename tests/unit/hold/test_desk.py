@@ -26,7 +26,7 @@ class Step:
 
     def __init__(self, hold, granted, asked):
         Step.started += 1
-        self.label, self.ended = asked.label, False
+        self.ended = False
         self.channel = SimpleNamespace(pid=4242)
 
     def pump(self):
@@ -46,7 +46,7 @@ def desk(clock, monkeypatch):
     monkeypatch.setattr(desks, "Step", Step)
     Step.started = 0
     hold = SimpleNamespace(deadline=Deadline.after(clock, 100))
-    return Desk(hold, GRANTED, Lease(clock, 30), clock)
+    return Desk(hold, GRANTED, Lease(clock, 30))
 
 
 def ask(desk, verb, sequence=1, **arguments):
@@ -102,6 +102,11 @@ def test_a_start_that_comes_twice_is_done_once_and_answered_twice(desk):
     assert first == again
     assert first.facts == {"pid": 4242}
     assert Step.started == 1
+    # another client counts from one as well: its request of that number is another request
+    assert ask(desk, "start", 5, **OURS, label="b", module="m").facts == {"pid": 4242}
+    assert Step.started == 2
+    stale = {**OURS, "fence": 8}
+    assert code(ask(desk, "start", 5, **stale, label="a", module="m")) == "STALE_FENCE"
     # another request for the same label is another matter
     assert code(ask(desk, "start", 6, **OURS, label="a", module="m")) == "EXISTS"
 
