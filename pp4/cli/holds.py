@@ -179,6 +179,9 @@ def hold_recover(
         path = next(one for name in names if not (one := directory / f"{name}.json").exists())
         write_new(path, dump(receipt))
     told = {name: receipt[name] for name in ("what", "state", "unproven")}
+    if receipt["state"] == "quarantined":
+        # nothing here ends a quarantine, also where everything is proven over by now
+        told["next"] = "pp4 hold clear --operator NAME --why TEXT GPU, on the host of the HOLD"
     call.console.facts({"receipt": str(path), **told})
     return Exit.DONE
 

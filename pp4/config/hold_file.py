@@ -239,6 +239,7 @@ def _hops(top: Table) -> tuple[Hop, ...]:
             host_key=host_key(table),
             python=fields.python(table, "python3"),
             state_dir=fields.path_there_or_none(table, "state_dir"),
+            host_dir=fields.path_there_or_none(table, "host_dir"),
         )
         if hop.name in hops:
             table.refuse("name", "a name of its own for each hop", f"{said(hop.name)} twice")

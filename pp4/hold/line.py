@@ -153,4 +153,6 @@ def raised(refusal: Refusal) -> Pp4Error:
 
 def there(refusal: Refusal, host: Host) -> Refusal:
     """The refusal of another host as it is shown here: what it says to do is to be done there."""
-    return refusal if host.name == "local" else replace(refusal, host=host.address)
+    # one that a further host spoke keeps that host's name
+    named = host.name == "local" or refusal.host != "local"
+    return refusal if named else replace(refusal, host=host.address)

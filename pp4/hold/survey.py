@@ -269,12 +269,16 @@ def sighting(exclusion: Exclusion, record: Record, marked: Sequence[Owned]) -> S
 def holder_lives(exclusion: Exclusion, record: Record) -> bool:
     """Whether the process that holds is alive; in another namespace its locks tell.
 
+    A child has none, so that one in another namespace counts as alive.
+
     Args:
         exclusion: whose locks it has.
         record: a HOLD of this boot.
     """
     if record.registration.coordinator.pid_namespace == processes.namespace():
         return record.coordinator.alive()
+    if record.registration.parent is not None:
+        return True
     return all(taken(exclusion.lock_path(gpu)) for gpu in record.registration.gpus)
 
 

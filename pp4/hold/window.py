@@ -23,12 +23,14 @@ from pp4.errors import (
     UncleanError,
     WrongError,
 )
+from pp4.hold.hop_books import HOP
 from pp4.hold.interruption import ended
 from pp4.hold.lease import Contact
 from pp4.hold.line import Line, raised, there
 from pp4.transport.interface import Host
 from pp4.wire.facts import read, refusal_of
 from pp4.wire.holds import Beat, Close, Closed, Granted, Named, Open, Start, Watch, Watched, Why
+from pp4.wire.hops import Brought, FarLogin, FarStep, Hop, Hopped, Place
 
 OPEN_S = 60.0
 """How long a host may take to grant: quiesce commands and the sweep of older HOLDs included."""
@@ -154,6 +156,47 @@ class Window:
         """
         start = Start(**self._named(), label=label, module=module, arguments=arguments)
         self._ask("start", start.model_dump(mode="json"))
+        return self._answer(label)
+
+    def hop(
+        self, name: str, login: FarLogin, step: FarStep, files: Sequence[Brought] = ()
+    ) -> Hopped:
+        """Run one step on a further host that the receiving host reaches, and wait for its answer.
+
+        Args:
+            name: names the hop; used once in a HOLD.
+            login: the further host, as the receiving host reaches it.
+            step: what runs there.
+            files: files of the receiving host that are brought there first.
+
+        Raises:
+            Pp4Error: as :meth:`run`; ``HOST_KEY``, ``UNREACHABLE``, ``AUTHENTICATION``: the further
+                host is not the one that was meant, or not reached.
+        """
+        asked = Hop(
+            **self._named(), label=f"{HOP}{name}", login=login, step=step, files=tuple(files)
+        )
+        self._ask("hop", asked.model_dump(mode="json"))
+        return read(Hopped, self._answer(asked.label))
+
+    def place(self, part: str, target: str, sha256: str, size: int) -> None:
+        """Have a file that was uploaded checked and given its name in the working directory.
+
+        Args:
+            part: its temporary name there.
+            target: its relative name there.
+            sha256: what its bytes have to have.
+            size: how many there have to be.
+
+        Raises:
+            RefusedError: ``EXISTS``, ``DIGEST_MISMATCH``, ``BAD_INPUT``: a name that leaves the
+                directory; ``STALE_FENCE``.
+        """
+        asked = Place(**self._named(), part=part, target=target, sha256=sha256, size=size)
+        self._ask("place", asked.model_dump(mode="json"))
+
+    def _answer(self, label: str) -> dict[str, Any]:
+        """Watch a step until its end; -> its facts."""
         taken = 0
         while True:
             asked = Watch(**self._named(), label=label, after=taken)
@@ -243,6 +286,7 @@ def deliver(
     directories: tuple[str | None, str | None],
     clock: Clock,
     restore_s: float = 0.0,
+    limit_s: float = CLOSE_S,
 ) -> dict[str, Any]:
     """Close exactly one HOLD whose window is gone; -> its tombstone.
 
@@ -253,13 +297,14 @@ def deliver(
         directories: of state and exclusion there, None for the defaults.
         clock: the coordinator's.
         restore_s: seconds that the restore commands may take.
+        limit_s: seconds that everything else may take.
 
     Raises:
         Pp4Error: what the host says in place of a tombstone, or that it says nothing.
     """
     line = Line(host, near_end(program, close.hold, *directories), attempt_s=_CLOSE_AGAIN_S)
     try:
-        return _tombstone(line, close, Deadline.after(clock, CLOSE_S + restore_s))
+        return _tombstone(line, close, Deadline.after(clock, limit_s + restore_s))
     finally:
         line.drop()
 

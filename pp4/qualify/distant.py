@@ -18,7 +18,7 @@ from pp4.hold.deferred import CLOSES, Deferred
 from pp4.hold.interruption import undisturbed
 from pp4.hold.reach import Place, reached
 from pp4.hold.window import Window, deliver, open_window
-from pp4.qualify import far, physical, receipt, rehearsal
+from pp4.qualify import far, hops, physical, receipt, rehearsal
 from pp4.qualify.plan import Step
 from pp4.qualify.progress import Progress
 from pp4.qualify.receipt import Outcome
@@ -235,6 +235,7 @@ def qualify_on_host(
         deferred = Deferred(state_dir / CLOSES)
         _deliver(place, file, deferred, progress)
         with _kept(place, deferred, asked, progress) as window:
+            hops.arrive(window, file, source.digest, progress)
             body = window.run("gates", far.MODULE, told.model_dump(mode="json"))
         # the HOLD is closed and its processes are proven dead: only now is there a claim to make
         receipt.require_same_source(source, COMMAND)

@@ -75,7 +75,17 @@ def test_every_key_is_read(place):
         ),
         model=Model("/models/d", "/models/t", 4, (8, 1), (Decimal(0), Decimal("0.7"), Decimal(1))),
         hops=(
-            Hop("engine", "fe80::1%eth0", 23, "e", "/home/e/key", P256, "python3.12", "/e/state"),
+            Hop(
+                "engine",
+                "fe80::1%eth0",
+                23,
+                "e",
+                "/home/e/key",
+                P256,
+                "python3.12",
+                "/e/state",
+                "/e/host",
+            ),
         ),
         quiesce=(HostCommand(("systemctl", "stop", "a b; c"), 30),),
         restore=(HostCommand(("/bin/systemctl", "start", "$(x)"), 40),),
