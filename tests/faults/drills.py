@@ -4,7 +4,7 @@
 environment), ``twice`` (a double fork).  It tells their pids, then waits for the end of its input,
 or answers at once where ``answer`` is given.  Each run adds one byte to the file ``mark``.
 ``fill`` fills a directory's disk (``work``: its own), ``then`` asks for many lines of the journal
-after that.  ``flood`` tells without end.  It tells the digest of the file ``read`` of its directory.
+after that.  ``flood`` tells without end.  ``read`` is a file whose digest it tells.
 """
 
 import hashlib

@@ -124,6 +124,8 @@ with window(place, **more) as one:
 class Coordinator:
     """A coordinator in a process of its own, with a drill that runs on."""
 
+    script = COORDINATE
+
     def __init__(self, place, arguments=None, **more):
         self.launch(place, arguments, **more)
         line = self.process.stdout.readline()
@@ -137,7 +139,7 @@ class Coordinator:
         """Start it and wait for nothing."""
         told = [str(place), json.dumps(arguments or {}), json.dumps(more)]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", COORDINATE, *told],
+            [sys.executable, "-c", self.script, *told],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=ROOT,

@@ -1,16 +1,15 @@
-"""A further host for hops: a real SSH server with accounts, directories and a Python of its own."""
+"""A further host for hops: a real SSH server with directories and a Python of its own."""
 
 import json
 import os
 import subprocess
 import sys
 import sysconfig
+from pathlib import Path
 
-from pp4.hold.processes import Owned
+from pp4.hold.processes import Owned, marked
 from pp4.wire.hops import FarLogin, FarStep
-from tests.faults.windows import DRILLS, ROOT, public, tombstone
-
-FAR_TTL_S = 2.0
+from tests.faults.windows import DRILLS, ROOT, Coordinator, public, tombstone
 
 
 def interpreter(directory):
@@ -90,3 +89,51 @@ def books(one, number, what=""):
         return None
     with open(path) as file:
         return json.load(file)
+
+
+COORDINATE = """
+import json, sys, threading
+from pathlib import Path
+from pp4.wire.hops import FarLogin
+from tests.faults.windows import window
+from tests.ssh.further import drill
+place, arguments, more = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
+login = FarLogin.model_validate_json(arguments.pop("login"))
+with window(place, **more) as one:
+    def told(item):
+        named = {"hold": one.granted.hold, "fence": one.granted.fence}
+        print(json.dumps({**named, **item}), flush=True)
+    one.watching.told = told
+    one.hop("engine", login, drill(**arguments))
+"""
+
+
+class Hopping(Coordinator):
+    """A coordinator in a process of its own, with a far drill that runs on.
+
+    Attributes:
+        far_hold: id of the child.
+    """
+
+    script = COORDINATE
+
+    def __init__(self, place, far, arguments=None, **more):
+        self.place = place
+        before = far.holds()
+        login = far.login().model_dump_json()
+        super().__init__(place, {"login": login, **(arguments or {})}, **more)
+        (self.far_hold,) = [hold for hold in far.holds() if hold not in before]
+
+    def near_step(self):
+        """The process that is the hop."""
+        step = [b"-P", b"-m", b"pp4.hold.hop"]
+        found = [one for one in marked(self.hold) if arguments_of(one.pid)[1:4] == step]
+        (one,) = found
+        return one
+
+
+def arguments_of(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
