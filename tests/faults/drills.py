@@ -4,10 +4,9 @@
 environment), ``twice`` (a double fork).  It tells their pids, then waits for the end of its input,
 or answers at once where ``answer`` is given.  Each run adds one byte to the file ``mark``.
 ``fill`` fills a directory's disk (``work``: its own), ``then`` asks for many lines of the journal
-after that.  ``flood`` tells without end.  ``read`` is a file whose digest it tells.
+after that.  ``flood`` tells without end.
 """
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -78,11 +77,7 @@ def main():
     if given.get("fill"):
         _fill(given["fill"] if given["fill"] != "work" else request.arguments["granted"]["work"])
     pids = [STARTS[kind]() for kind in given.get("start", ())]
-    told = {"pid": os.getpid(), "pids": pids}
-    if given.get("read"):
-        with open(given["read"], "rb") as file:
-            told["sha256"] = hashlib.sha256(file.read()).hexdigest()
-    supervisor.tell(told)
+    supervisor.tell({"pid": os.getpid(), "pids": pids})
     # more than what is left of the last block
     for _ in range(1000 if given.get("then") else 0):
         supervisor.ask("journal", {"step": given["then"], "event": "note"})

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -13,10 +15,11 @@ from pp4.hold.hop_books import read_hop, write_book
 from pp4.hold.line import Line
 from pp4.hold.reach import reached_host
 from pp4.receipts.digests import sha256_hex
-from pp4.wire.hops import Brought, Recorded, part_of
+from pp4.wire.hops import Brought, FarStep, Recorded, part_of
 from tests.faults.windows import PATIENCE_S, gone, tokens, tombstone, until, window
 from tests.faults.windows import asked as asking
 from tests.ssh.further import books, drill
+from tests.ssh.relays import Relay
 from tests.ssh.servers import fingerprint, needs_sshd
 
 pytestmark = needs_sshd
@@ -24,19 +27,13 @@ ORIGIN = "00000000000000aa"
 EVERY = ["plain", "deaf", "setsid", "twice"]
 
 
-def test_a_hop_runs_a_far_step_with_a_file_and_leaves_nothing(near, far):
-    source = near / "words"
-    source.write_bytes(b"brought" * 1000)
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()
-    brought = Brought(source=str(source), target="data/words", sha256=digest)
+def test_a_hop_runs_a_far_step_and_leaves_nothing(near, far):
     with window(near) as one:
-        step = drill(answer={"n": 7}, start=EVERY, read="data/words")
-        hopped = one.hop("engine", far.login(), step, [brought])
+        hopped = one.hop("engine", far.login(), drill(answer={"n": 7}, start=EVERY))
         (told,) = one.watching.items
         known = tokens(told["pid"], *told["pids"])
         supervisor = far.supervisor(hopped.hold)
     assert hopped.facts == {"n": 7}
-    assert told["sha256"] == digest
     assert hopped.tombstone == far.tombstone(hopped.hold)
     assert (hopped.tombstone["why"], hopped.tombstone["survivors"]) == ("done", [])
     assert far.registration(hopped.hold)["parent"]["hold"] == one.granted.hold
@@ -190,6 +187,43 @@ def opened_and_forgotten(far, book):
 
 
 # -- files ----------------------------------------------------------------------------------
+
+
+READ = FarStep(label="reading", module="tests.ssh.reading")
+
+
+def test_a_file_is_brought_before_the_far_step_runs(near, far):
+    first, second = words_of(near, target="data/a/words"), words_of(near, b"", "no-words")
+    second = second.model_copy(update={"target": "data/none"})
+    with window(near) as one:
+        hopped = one.hop("engine", far.login(), READ, [first, second])
+    assert hopped.facts == {"data/a/words": first.sha256, "data/none": second.sha256}
+
+
+def test_a_file_goes_on_over_another_connection_where_the_first_was_lost(near, far):
+    relay = Relay(far.server.port)
+    try:
+        with window(near, ttl_s=10.0) as one:
+            one.hop("before", far.login(port=relay.port), READ)
+            staged = relay.sent
+            data = os.urandom(12 << 20)
+            relay.cut_after = relay.sent + staged + len(data) // 2
+            cutting = Thread(target=_cut_once, args=(relay,))
+            cutting.start()
+            file = words_of(near, data, target="data/words")
+            hopped = one.hop("engine", far.login(port=relay.port), READ, [file])
+            cutting.join(PATIENCE_S)
+        assert hopped.facts == {"data/words": file.sha256}
+        assert relay.cut_after is None
+        # what had arrived before was not sent again
+        assert relay.sent < 2 * staged + len(data) + len(data) // 4
+    finally:
+        relay.close()
+
+
+def _cut_once(relay):
+    until(lambda: relay.sent >= relay.cut_after)
+    relay.cut_after = None
 
 
 def test_a_file_with_another_digest_is_not_even_sent(near, far):
