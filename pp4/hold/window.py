@@ -87,6 +87,7 @@ class Window:
         line: the line that the grant came over.
         clock: the coordinator's.
         watcher: who is told.
+        option: what commands need that are to find this host again; empty on it itself.
     """
 
     def __init__(
@@ -98,7 +99,9 @@ class Window:
         line: Line,
         clock: Clock,
         watcher: Watcher,
+        option: str,
     ) -> None:
+        self._recover = f"pp4 hold recover {granted.hold}{option}"
         self.granted, self._clock, self._watcher, self._host = granted, clock, watcher, host
         self.tombstone: dict[str, Any] | None = None
         self._contact = Contact(clock, granted.ttl_s)
@@ -154,7 +157,7 @@ class Window:
                     f"a heartbeat answered within {self.granted.ttl_s / 2:g} s",
                     f"none{why}",
                     left="whatever runs under it, until the host ends it",
-                    next=f"pp4 hold recover {self.granted.hold} --hold FILE",
+                    next=self._recover,
                 )
             )
 
@@ -244,7 +247,7 @@ class Window:
                 found.found,
                 left=f"unproven: whatever HOLD {self.granted.hold}, fence {self.granted.fence}, "
                 f"had started ({found.left})",
-                next=f"pp4 hold recover {self.granted.hold} --hold FILE",
+                next=self._recover,
             )
         )
 
@@ -298,7 +301,12 @@ def deliver(
 
 @contextlib.contextmanager
 def open_window(
-    host: Host, program: Program, asked: Open, clock: Clock, watcher: Watcher
+    host: Host,
+    program: Program,
+    asked: Open,
+    clock: Clock,
+    watcher: Watcher,
+    option: str = " --hold FILE",
 ) -> Iterator[Window]:
     """Ask a host for a HOLD, keep it while the block runs, and close it.
 
@@ -308,6 +316,7 @@ def open_window(
         asked: what is asked for.
         clock: the coordinator's.
         watcher: who is told how it goes.
+        option: what commands need that are to find this host again; empty on it itself.
 
     Raises:
         Pp4Error: the refusal of the host; nothing was granted then.
@@ -322,7 +331,7 @@ def open_window(
     try:
         # a signal in here leaves at most a HOLD that ends with its lease, since nobody keeps it
         granted = read(Granted, line.once("open", asked.model_dump(mode="json"), deadline))
-        window = Window(host, program, asked, granted, line, clock, watcher)
+        window = Window(host, program, asked, granted, line, clock, watcher, option)
     except BaseException:
         line.drop()
         raise

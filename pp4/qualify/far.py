@@ -25,12 +25,14 @@ from pp4.wire.frames import Model
 from pp4.wire.holds import Given, Granted, Run
 
 MODULE = "pp4.qualify.far"
+Work = Literal["rehearsal", "pair", "solo"]
 
 
 class Gates(Model):
-    """What the step is told to run."""
+    """What the step is told to run, and by which command it was asked for."""
 
-    work: Literal["rehearsal", "pair"]
+    work: Work
+    command: str
     evidence: tuple[Given, ...] = ()
     soak_minutes: int = 0
 
@@ -76,18 +78,20 @@ def run(granted: Granted, asked: Gates, supervisor: Supervisor) -> dict[str, obj
     if granted.rehearsal is not (asked.work == "rehearsal"):
         expected = "a rehearsal in a HOLD of names, anything else in one of GPUs"
         raise RefusedError(Refusal(Code.WRONG_KIND, MODULE, expected, asked.work))
-    receipt.require_packages(MODULE)
+    receipt.require_packages(asked.command)
     clock, teller = SystemClock(), Teller(supervisor)
     if asked.work == "rehearsal":
         with InnerHold(rehearsal.admission(installed_source()), clock, granted, supervisor) as hold:
-            return rehearsal.run_gates(hold, teller)
-    report = look_at_gpus()
+            return rehearsal.run_gates(hold, teller, command=asked.command)
+    kind, report = physical.KINDS[asked.work], look_at_gpus()
     evidence = [(one.role, one.raw()) for one in asked.evidence]
-    command, source = physical.PAIR.command, installed_source()
-    admitted = physical.admission(command, source, evidence, report, granted.gpus)
+    source = installed_source()
+    admitted = physical.admission(kind.command, source, evidence, report, granted.gpus)
     with InnerHold(admitted, clock, granted, supervisor) as hold:
         compiled = Path(granted.compiled)
-        return physical.run_gates(physical.PAIR, hold, teller, report, compiled, asked.soak_minutes)
+        return physical.run_gates(
+            kind, hold, teller, report, compiled, asked.command, asked.soak_minutes
+        )
 
 
 def work(told: Run, supervisor: Supervisor) -> dict[str, Any]:
