@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -239,12 +240,13 @@ def test_a_physical_run_without_gpus_refuses_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_driver_of_this_machine_is_really_asked(tmp_path):
+@pytest.mark.parametrize("name", ["pair", "solo"])
+def test_the_driver_of_this_machine_is_really_asked(tmp_path, name):
     """Without GPUs, a driver or the package that asks it: one refusal, and nothing is left."""
     if list(Path("/dev").glob("nvidia[0-9]*")):
         pytest.skip("this machine has GPUs")
     done = subprocess.run(
-        [sys.executable, "-m", "pp4", *PHYSICAL["pair"], "--json"],
+        [sys.executable, "-m", "pp4", *PHYSICAL[name], "--json"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -252,8 +254,22 @@ def test_the_driver_of_this_machine_is_really_asked(tmp_path):
         | {"PP4_STATE_DIR": str(tmp_path / "s"), "PP4_HOST_DIR": str(tmp_path / "h")},
     )
     assert (done.returncode, done.stderr) == (Exit.REFUSED, "")
-    assert json.loads(done.stdout)["code"] in (Code.NO_GPU_PAIR, Code.MISSING_PACKAGE)
+    record = json.loads(done.stdout)
+    assert record["code"] in (Code.NO_GPU_PAIR, Code.MISSING_PACKAGE)
+    assert record["left"] == "nothing"
+    # a supervisor writes there before anything else, and has these settings in its environment
     assert list(tmp_path.iterdir()) == []
+    assert processes_with(str(tmp_path)) == []
+
+
+def processes_with(text):
+    """Ids of processes in whose environment a text stands."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if text.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
 
 
 NEITHER_OR_BOTH = {
