@@ -365,6 +365,30 @@ def test_a_missing_package_refuses_before_the_gpus_are_looked_at(runs, monkeypat
     assert list(runs.root.iterdir()) == []
 
 
+def test_of_more_than_one_fault_the_first_in_the_way_of_a_hold_is_said(runs, monkeypatch):
+    """Packages, GPUs, evidence, a place for the receipt: in this order, and nobody holds."""
+    (runs.root / "file").write_text("mine")
+    monkeypatch.setattr(type(runs), "out", runs.root / "file")
+    monkeypatch.setattr(held, "open_window", lambda *_: pytest.fail("asked for a HOLD"))
+    monkeypatch.setattr(receipt, "find_spec", lambda one: None)
+    good, runs.report = runs.report, report(two_gpus()[0])
+    evidence = [("identity_reference", b"{}")]
+
+    def refused():
+        with pytest.raises(RefusedError) as caught:
+            runs.pair(evidence=evidence)
+        return caught.value.refusal.code
+
+    assert refused() is Code.MISSING_PACKAGE
+    monkeypatch.setattr(receipt, "find_spec", lambda one: object())
+    assert refused() is Code.NO_GPU_PAIR
+    runs.report = good
+    assert refused() is Code.UNKNOWN_VERSION
+    evidence.clear()
+    assert refused() is Code.UNWRITABLE
+    assert no_hold(runs)
+
+
 @pytest.mark.parametrize("name", ["2", "GPU-ffff", "first"])
 def test_a_gpu_that_nobody_has_is_refused(runs, name):
     with pytest.raises(RefusedError) as caught:
