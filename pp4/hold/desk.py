@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, TimedOutError
+from pp4.hold import quiesce
 from pp4.hold.hop_books import HOP
 from pp4.hold.hop_ends import MODULE
 from pp4.hold.hops import Hops
 from pp4.hold.lease import Lease
 from pp4.hold.local_hold import LocalHold
 from pp4.hold.placing import place
+from pp4.hold.quiesce import Commands
 from pp4.hold.steps import Step
 from pp4.wire import Reply, Request
 from pp4.wire.facts import read
-from pp4.wire.holds import Beat, Close, Granted, Named, Start, Watch
+from pp4.wire.holds import QUIESCE, Beat, Close, Granted, HostCommand, Named, Start, Watch
 from pp4.wire.hops import Hop, Place
 
 N = TypeVar("N", bound=Named)
@@ -54,6 +56,23 @@ class Desk:
             "hop": self._hop,
             "place": self._place,
         }
+
+    def quiesce(self, commands: Sequence[HostCommand]) -> None:
+        """Begin to make the GPUs free; until that is done, no other step starts.
+
+        Raises:
+            Pp4Error: it cannot be begun.
+        """
+        if commands:
+            told = Commands(commands=tuple(commands)).model_dump(mode="json")
+            asked = Start(
+                hold=self._granted.hold,
+                fence=self._granted.fence,
+                label=QUIESCE,
+                module=quiesce.MODULE,
+                arguments=told,
+            )
+            self.steps[QUIESCE] = Step(self._hold, self._granted, asked)
 
     def answer(self, request: Request) -> Reply | None:
         """Answer one request; None where the answer has to wait for the end of the HOLD."""
@@ -130,6 +149,7 @@ class Desk:
     def _start(self, arguments: dict[str, Any]) -> dict[str, Any]:
         asked = self._ours(Start, arguments)
         self._require_open()
+        self._require_quiet()
         self._require_new(asked.label)
         if asked.module == MODULE or asked.label.startswith(HOP):
             # it would be in no books, and its far end nobody's
@@ -146,6 +166,7 @@ class Desk:
     def _hop(self, arguments: dict[str, Any]) -> dict[str, Any]:
         asked = self._ours(Hop, arguments)
         self._require_open()
+        self._require_quiet()
         self._require_new(asked.label)
         if self._hops is None:
             raise RefusedError(Refusal(Code.BAD_FRAME, "supervisor", "a HOLD with hops", "none"))
@@ -175,6 +196,13 @@ class Desk:
             where = f"HOLD {self._granted.hold}"
             found = f"one that is closing ({self.closing})"
             raise RefusedError(Refusal(Code.STALE_FENCE, where, "an open HOLD", found))
+
+    def _require_quiet(self) -> None:
+        step = self.steps.get(QUIESCE)
+        if step is not None and not step.done:
+            where, expected = f"HOLD {self._granted.hold}", "one whose quiesce commands are done"
+            found = "one where they have failed" if step.ended else "one where they still run"
+            raise RefusedError(Refusal(Code.NOT_IDLE, where, expected, found))
 
     def _lost(self) -> TimedOutError:
         return TimedOutError(

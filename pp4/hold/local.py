@@ -1,4 +1,4 @@
-"""A HOLD of GPUs of this machine, by a coordinator that is itself the one that holds.
+"""A HOLD of GPUs of this machine, in the process that holds: that of a supervisor.
 
 What others must know of it (registration, processes, tombstone) lies in ``holds/<id>`` of the
 exclusion's directory, what is its user's alone (journal, work) in ``holds/<id>`` of the state

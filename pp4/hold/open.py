@@ -214,6 +214,10 @@ class OpenHold:
 
     def _stop_all(self) -> list[str]:
         """End what has a channel; -> groups of which something is left."""
+        for _, channel in self._owned:
+            if channel is not None:
+                # all of them at once: each takes its graces
+                channel.end_input()
         return [
             f"the group of {owned.label} (pid {owned.pid})"
             for owned, channel in self._owned

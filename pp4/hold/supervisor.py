@@ -20,7 +20,6 @@ from pp4.clock import Clock, Deadline, SystemClock
 from pp4.config import load_settings
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
 from pp4.hold import durable, records
-from pp4.hold.around import require_quiet
 from pp4.hold.cgroup import leaves
 from pp4.hold.children import origin_of
 from pp4.hold.desk import Desk
@@ -193,7 +192,6 @@ def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted, str
         for text in settle_lost(own.parent, hold.public.parent):
             hold.journal.add("restore", "end", found=text)
         keep(own, asked.restore)
-        require_quiet(asked.quiesce, own)
         origin = origin_of(exclusion) if asked.parent is None else asked.parent.origin
         yield hold, _granted(hold, asked, state_dir), origin
 
@@ -224,6 +222,7 @@ def _serve(asked: Open, sequence: int, clock: Clock, pipes: Pipes) -> None:
             desk = Desk(hold, granted, Lease(clock, asked.ttl_s), hops)
             signal.signal(signal.SIGTERM, lambda *_: desk.end("cancelled"))
             server = Server(listen(hold.directory.parent), desk, min(_TICK_S, asked.ttl_s / 20))
+            desk.quiesce(asked.quiesce)
             pipes.send(Reply(sequence=sequence, facts=granted.model_dump(mode="json")))
             said = True
             _detach(hold.directory.parent)

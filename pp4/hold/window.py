@@ -29,16 +29,35 @@ from pp4.hold.lease import Contact
 from pp4.hold.line import Line, raised, there
 from pp4.transport.interface import Host
 from pp4.wire.facts import read, refusal_of
-from pp4.wire.holds import Beat, Close, Closed, Granted, Named, Open, Start, Watch, Watched, Why
+from pp4.wire.holds import (
+    QUIESCE,
+    Beat,
+    Close,
+    Closed,
+    Granted,
+    Named,
+    Open,
+    Start,
+    Watch,
+    Watched,
+    Why,
+)
 from pp4.wire.hops import Brought, FarLogin, FarStep, Hop, Hopped, Place
 
 OPEN_S = 60.0
-"""How long a host may take to grant: quiesce commands and the sweep of older HOLDs included."""
+"""How long a host may take to grant: the sweep of older HOLDs included."""
 CLOSE_S = 60.0
 """How long it may take to end everything and write the tombstone, beside what restores it."""
 _ASK_S = 30.0
 _CLOSE_AGAIN_S = 15.0
 _POLL_S = 0.2
+_ENDED_THERE = {
+    "deadline": Code.DEADLINE,
+    "abandoned": Code.LEASE_LOST,
+    "cancelled": Code.INTERRUPTED,
+}
+_SYMPTOMS = {Code.STEP_TIMEOUT, Code.CONNECTION_LOST, Code.LEASE_LOST, Code.STALE_FENCE}
+"""What work fails with where nobody answers for its HOLD any more."""
 
 
 class Watcher(Protocol):
@@ -70,6 +89,7 @@ class Window:
         line: the line that the grant came over.
         clock: the coordinator's.
         watcher: who is told.
+        option: what commands need that are to find this host again; empty on it itself.
     """
 
     def __init__(
@@ -81,7 +101,9 @@ class Window:
         line: Line,
         clock: Clock,
         watcher: Watcher,
+        option: str,
     ) -> None:
+        self._recover = f"pp4 hold recover {granted.hold}{option}"
         self.granted, self._clock, self._watcher, self._host = granted, clock, watcher, host
         self.tombstone: dict[str, Any] | None = None
         self._contact = Contact(clock, granted.ttl_s)
@@ -137,7 +159,7 @@ class Window:
                     f"a heartbeat answered within {self.granted.ttl_s / 2:g} s",
                     f"none{why}",
                     left="whatever runs under it, until the host ends it",
-                    next=f"pp4 hold recover {self.granted.hold} --hold FILE",
+                    next=self._recover,
                 )
             )
 
@@ -156,7 +178,7 @@ class Window:
         """
         start = Start(**self._named(), label=label, module=module, arguments=arguments)
         self._ask("start", start.model_dump(mode="json"))
-        return self._answer(label)
+        return self._answer_of(label)
 
     def hop(
         self, name: str, login: FarLogin, step: FarStep, files: Sequence[Brought] = ()
@@ -177,7 +199,7 @@ class Window:
             **self._named(), label=f"{HOP}{name}", login=login, step=step, files=tuple(files)
         )
         self._ask("hop", asked.model_dump(mode="json"))
-        return read(Hopped, self._answer(asked.label))
+        return read(Hopped, self._answer_of(asked.label))
 
     def place(self, part: str, target: str, sha256: str, size: int) -> None:
         """Have a file that was uploaded checked and given its name in the working directory.
@@ -195,8 +217,16 @@ class Window:
         asked = Place(**self._named(), part=part, target=target, sha256=sha256, size=size)
         self._ask("place", asked.model_dump(mode="json"))
 
-    def _answer(self, label: str) -> dict[str, Any]:
-        """Watch a step until its end; -> its facts."""
+    def quieten(self) -> None:
+        """Wait until the host has run the quiesce commands that it was opened with.
+
+        Raises:
+            Pp4Error: ``NOT_IDLE``, one failed; as :meth:`run`.
+        """
+        self._answer_of(QUIESCE)
+
+    def _answer_of(self, label: str) -> dict[str, Any]:
+        """Pass on what a step tells until it answers; -> its facts."""
         taken = 0
         while True:
             asked = Watch(**self._named(), label=label, after=taken)
@@ -208,7 +238,8 @@ class Window:
             if seen.ended:
                 break
             self._deadline.require(f"step {label}", left="nothing: the host ends it")
-            time.sleep(_POLL_S)
+            if not seen.items:
+                time.sleep(_POLL_S)
         if seen.facts is None:
             refusal = there(refusal_of(seen.refusal), self._host)
             # something was started by then: what could not be written down is not "refused"
@@ -255,7 +286,7 @@ class Window:
                 found.found,
                 left=f"unproven: whatever HOLD {self.granted.hold}, fence {self.granted.fence}, "
                 f"had started ({found.left})",
-                next=f"pp4 hold recover {self.granted.hold} --hold FILE",
+                next=self._recover,
             )
         )
 
@@ -311,7 +342,12 @@ def deliver(
 
 @contextlib.contextmanager
 def open_window(
-    host: Host, program: Program, asked: Open, clock: Clock, watcher: Watcher
+    host: Host,
+    program: Program,
+    asked: Open,
+    clock: Clock,
+    watcher: Watcher,
+    option: str = " --hold FILE",
 ) -> Iterator[Window]:
     """Ask a host for a HOLD, keep it while the block runs, and close it.
 
@@ -321,36 +357,58 @@ def open_window(
         asked: what is asked for.
         clock: the coordinator's.
         watcher: who is told how it goes.
+        option: what commands need that are to find this host again; empty on it itself.
 
     Raises:
         Pp4Error: the refusal of the host; nothing was granted then.
         UncleanError: the HOLD could not be proven closed.
     """
     line = Line(host, program("pp4.hold.relay", "open"))
-    # a host that does not get quiet is put back before it answers
-    limit_s = OPEN_S + sum(one.limit_s for one in (*asked.quiesce, *asked.restore))
+    # a grant that fails late is taken back before it is answered
+    limit_s = OPEN_S + sum(one.limit_s for one in asked.restore)
     why: Why = "cancelled"
+    failed: Pp4Error | None = None
     deadline = Deadline.after(clock, limit_s)
     try:
         # a signal in here leaves at most a HOLD that ends with its lease, since nobody keeps it
         granted = read(Granted, line.once("open", asked.model_dump(mode="json"), deadline))
-        window = Window(host, program, asked, granted, line, clock, watcher)
+        window = Window(host, program, asked, granted, line, clock, watcher, option)
     except BaseException:
         line.drop()
         raise
     try:
         _require_ours(granted, asked)
+        if asked.quiesce:
+            window.quieten()
         yield window
         why = "done"
-    except Exception:
+    except Exception as error:
         why = "failed"
+        failed = error if isinstance(error, Pp4Error) else None
         raise
     finally:
         ended(partial(_closed, window, why), again=why != "cancelled")
+        if failed is not None:
+            _require_own_end(window, failed)
 
 
 def _closed(window: Window, why: Why) -> None:
     window.tombstone = window.close(why)
+
+
+def _require_own_end(window: Window, failed: Pp4Error) -> None:
+    """Where the host had ended the HOLD before it was asked to, say that and not what came of it.
+
+    Raises:
+        TimedOutError: ``DEADLINE``, ``LEASE_LOST``.
+        RefusedError: ``INTERRUPTED``: somebody there ended it.
+    """
+    found = (window.tombstone or {}).get("why")
+    code = _ENDED_THERE.get(str(found))
+    if code is not None and failed.refusal.code in _SYMPTOMS:
+        where = f"HOLD {window.granted.hold}"
+        expected = "a HOLD that is open until its work is done"
+        raise raised(Refusal(code, where, expected, f"one that its host has ended: {found}"))
 
 
 def _require_ours(granted: Granted, asked: Open) -> None:

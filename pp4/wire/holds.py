@@ -13,6 +13,8 @@ from pydantic import Field
 from pp4.errors import Code, Refusal, WrongError
 from pp4.wire.frames import Model
 
+QUIESCE = "quiesce"
+"""Label of the step that a HOLD with quiesce commands begins with."""
 Why = Literal["done", "failed", "cancelled"]
 Label = Annotated[str, Field(pattern=r"^[a-z][A-Za-z0-9._-]{0,80}$")]
 Seconds = Annotated[float, Field(gt=0, le=5400)]
