@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import platform
 import sys
+from typing import Any
 
-from pp4.clock import Deadline, SystemClock
-from pp4.errors import Exit, Pp4Error
+from pp4.hold.inner import Supervisor
 from pp4.hold.processes import boot_id
+from pp4.hold.program import run_step
 from pp4.receipts.digests import installed_source
-from pp4.transport.pipes import Pipes
-from pp4.wire import Reply, Request
+from pp4.wire.holds import Run
 
 MODULE = "pp4.hold.arrival"
-_TOLD_S = 60.0
 
 
-def facts() -> dict[str, str]:
+def arrived(told: Run, supervisor: Supervisor) -> dict[str, Any]:
     """This boot, this Python, and the digest of the source that runs.
 
     Raises:
@@ -29,18 +28,5 @@ def facts() -> dict[str, str]:
     }
 
 
-def main() -> int:
-    """Be the step that a supervisor has started; -> exit code."""
-    pipes = Pipes.take_over()
-    request = pipes.receive(Deadline.after(SystemClock(), _TOLD_S))
-    if not isinstance(request, Request):
-        return int(Exit.USAGE)
-    try:
-        pipes.send(Reply(sequence=request.sequence, facts=facts()))
-    except Pp4Error as error:
-        pipes.send(Reply(sequence=request.sequence, refusal=error.refusal.as_dict()))
-    return int(Exit.DONE)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_step(MODULE, arrived))

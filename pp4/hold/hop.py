@@ -25,18 +25,17 @@ from pp4.clock import NS_PER_S, Clock, Deadline, SystemClock
 from pp4.config.holds import ReceivingHost
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError, TimedOutError
 from pp4.hold.hop_books import Ended, HopBook, read_hop
+from pp4.hold.hop_ends import MODULE
 from pp4.hold.hop_files import bring, checked
 from pp4.hold.hop_proof import prove
 from pp4.hold.inner import Supervisor
+from pp4.hold.program import run_step
 from pp4.hold.reach import Place, reached_host
 from pp4.hold.window import Window, open_window
-from pp4.transport.pipes import Pipes
-from pp4.wire import Reply, Request
 from pp4.wire.facts import read
 from pp4.wire.holds import Granted, Open, Run
 from pp4.wire.hops import Hopped, Order
 
-_TOLD_S = 60.0
 _SHARE = 0.95
 """Of the near time that is left: the rest is for the end of the near step itself."""
 _LEAST_S = 1.0
@@ -172,36 +171,20 @@ def run(granted: Granted, order: Order, supervisor: Supervisor) -> Hopped:
         )
 
 
-def answer(request: Request, pipes: Pipes) -> Reply:
-    """Do what the step was started for; every failure is a refusal in the reply."""
-    try:
-        told = read(Run, request.arguments)
-        hopped = run(told.granted, read(Order, told.arguments), Supervisor(pipes))
-        return Reply(sequence=request.sequence, facts=hopped.model_dump(mode="json"))
-    except Pp4Error as error:
-        return Reply(sequence=request.sequence, refusal=error.refusal.as_dict())
-    except Exception as error:
-        # whoever asked must hear of it, or waits until the end of the HOLD
-        found = f"{type(error).__name__}: {error}"[:500]
-        refusal = Refusal(Code.INTERNAL, "hop", "a far step that ends", found)
-        return Reply(sequence=request.sequence, refusal=refusal.as_dict())
+def _work(told: Run, supervisor: Supervisor) -> dict[str, Any]:
+    hopped = run(told.granted, read(Order, told.arguments), supervisor)
+    return hopped.model_dump(mode="json")
 
 
 def _step() -> int:
     """Be the step that a supervisor has started; -> exit code."""
-    source = os.dup(0)
-    pipes = Pipes.take_over()
-    request = pipes.receive(Deadline.after(SystemClock(), _TOLD_S))
-    if not isinstance(request, Request):
-        return int(Exit.USAGE)
     signal.signal(signal.SIGTERM, _stop)
     main_thread = threading.main_thread().ident or 0
-    at_end_of(source, lambda: signal.pthread_kill(main_thread, signal.SIGTERM))
+    at_end_of(os.dup(0), lambda: signal.pthread_kill(main_thread, signal.SIGTERM))
     try:
-        pipes.send(answer(request, pipes))
+        return int(run_step(MODULE, _work))
     except _Stopped:
         return int(Exit.TERMINATED)
-    return int(Exit.DONE)
 
 
 def _close(directory: str, hop: str, limit_s: str) -> int:

@@ -85,8 +85,10 @@ def limit_s(book: HopBook) -> float:
 def _sent(book: HopBook, hold: str) -> Iterator[tuple[subprocess.Popen[bytes], Deadline]]:
     """A program that goes to the far host of a hop, under a guard; gone when the block is left."""
     number, most_s = book.recorded.hop, limit_s(book)
+    deadline = Deadline.after(SystemClock(), most_s + _BEGIN_S)
+    until_ns = deadline.start_ns + deadline.limit_ns
     closer = [MODULE, "close", str(book.directory), str(number), f"{most_s:g}"]
-    guarded = [hold, f"closer-{number}", f"{_GRACE_S:g}", "--", *_python(*closer)]
+    guarded = [hold, f"closer-{number}", f"{_GRACE_S:g}", str(until_ns), "--", *_python(*closer)]
     with (book.directory / _OUTPUT).open("ab") as output:
         process = subprocess.Popen(
             _python("pp4.hold.guard", *guarded),
@@ -98,7 +100,7 @@ def _sent(book: HopBook, hold: str) -> Iterator[tuple[subprocess.Popen[bytes], D
             start_new_session=True,
         )
     try:
-        yield process, Deadline.after(SystemClock(), most_s + _BEGIN_S)
+        yield process, deadline
     finally:
         _end(process)
 
