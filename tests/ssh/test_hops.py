@@ -3,18 +3,24 @@
 import hashlib
 import json
 import os
+import platform
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from pp4.clock import Deadline, SystemClock
+from pp4.config.hold_file import load_hold_file
 from pp4.errors import Code, Pp4Error
 from pp4.hold.hop import far_host
 from pp4.hold.hop_books import read_hop, write_book
 from pp4.hold.line import Line
 from pp4.hold.reach import reached_host
-from pp4.receipts.digests import sha256_hex
+from pp4.qualify.held import qualify_on_host
+from pp4.qualify.hops import arrive
+from pp4.qualify.progress import Silent
+from pp4.qualify.wanted import Wanted
+from pp4.receipts.digests import installed_source, sha256_hex
 from pp4.wire.hops import Brought, FarStep, Recorded, part_of
 from tests.faults.windows import PATIENCE_S, gone, tokens, tombstone, until, window
 from tests.faults.windows import asked as asking
@@ -292,3 +298,58 @@ def test_a_file_is_placed_under_the_fence_alone(near):
         assert raised.value.refusal.code is Code.STALE_FENCE
         one.granted = right
         assert not Path(right.work, "c").exists()
+
+
+# -- the hops of a HOLD file ----------------------------------------------------------------
+
+
+class Heard(Silent):
+    """Keeps what is said of a run."""
+
+    def __init__(self):
+        self.plans, self.notes = [], []
+
+    def planned(self, steps):
+        self.plans.append(steps)
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def hold_file(near, far, **different):
+    """A HOLD file of this machine with one hop."""
+    login = far.login(**different).model_dump()
+    lines = [
+        '[hold]\nname = "hops"\nbound_minutes = 10\nttl = 2',
+        f'[receiving_host]\ntransport = "local"\nstate_dir = "{near}/state"',
+        f'host_dir = "{near}/host"\n[[hop]]\nname = "Engine.1"',
+        *(f"{key} = {json.dumps(value)}" for key, value in login.items()),
+    ]
+    path = near / "hold.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return load_hold_file(path)
+
+
+def test_every_hop_of_a_hold_file_is_tried(near, far):
+    heard, digest = Heard(), installed_source().digest
+    with window(near) as one:
+        arrive(one, hold_file(near, far), digest, heard)
+    (hold,) = far.holds()
+    (note,) = heard.notes
+    assert note == (
+        f"hop Engine.1: arrived, Python {platform.python_version()}; HOLD {hold} closed: done"
+    )
+
+
+def test_a_hop_that_fails_refuses_the_run_before_any_gate(near, far, start_sshd):
+    heard, other = Heard(), start_sshd("other")
+    file = hold_file(near, far, host_key=other.host_key)
+    wanted = Wanted("rehearsal", named="hold.toml")
+    with pytest.raises(Pp4Error) as raised:
+        qualify_on_host(file, wanted, near / "out", heard, state_dir=near / "kept")
+    assert raised.value.refusal.code is Code.HOST_KEY
+    assert heard.plans == []
+    assert not (near / "out").exists()
+    # and it is not kept waiting: what was held is closed, and nothing is kept back
+    with window(near):
+        pass
