@@ -127,8 +127,10 @@ def inherited_fence(
 
 
 def child_of(records: Sequence[Record], parent: Parent) -> Record | None:
-    """The child that one hop of a parent has opened, None where there is none."""
-    return next((one for one in records if one.registration.parent == parent), None)
+    """The child that one hop of a parent has opened as this user, None where there is none."""
+    # whatever another user registers must not be taken for it
+    same = (one for one in records if one.registration.parent == parent)
+    return next((one for one in same if one.directory.stat().st_uid == os.geteuid()), None)
 
 
 def _given_up(exclusion: Exclusion, parent: Parent) -> Path:

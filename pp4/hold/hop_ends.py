@@ -7,6 +7,7 @@ may be the next HOLD that sends them, for one whose holder was killed.
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -89,7 +90,7 @@ def _sent(book: HopBook, hold: str) -> Iterator[tuple[subprocess.Popen[bytes], D
     until_ns = deadline.start_ns + deadline.limit_ns
     closer = [MODULE, "close", str(book.directory), str(number), f"{most_s:g}"]
     guarded = [hold, f"closer-{number}", f"{_GRACE_S:g}", str(until_ns), "--", *_python(*closer)]
-    with (book.directory / _OUTPUT).open("ab") as output:
+    with open(book.directory / _OUTPUT, "ab", opener=_private) as output:
         process = subprocess.Popen(
             _python("pp4.hold.guard", *guarded),
             stdin=subprocess.PIPE,
@@ -103,6 +104,10 @@ def _sent(book: HopBook, hold: str) -> Iterator[tuple[subprocess.Popen[bytes], D
         yield process, deadline
     finally:
         _end(process)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _python(module: str, *arguments: str) -> list[str]:
