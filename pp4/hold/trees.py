@@ -71,7 +71,9 @@ def _ask_for_orphans() -> str:
     try:
         _adopt(True)
         adopts = _adopts()
-    except (OSError, AttributeError) as error:
+    except OSError as error:
+        return error.strerror or str(error)
+    except AttributeError as error:
         return str(error)
     return "" if adopts else "it was asked and did not keep it"
 
