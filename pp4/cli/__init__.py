@@ -212,8 +212,8 @@ def verify_receipt(
 ) -> int:
     """Check receipts offline: what they prove, and what they do not."""
     from pp4.clock import SystemClock, parse_span
-    from pp4.receipts import Policy, verify
     from pp4.receipts.models import KINDS
+    from pp4.receipts.verify import Policy, verify
 
     policy = Policy(
         kind=_known_kind(kind, KINDS),

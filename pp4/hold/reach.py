@@ -89,7 +89,8 @@ def _connected(there: ReceivingHost) -> Host:
     if there.login is None:
         return LocalHost()
     # paramiko is loaded only where it is needed
-    from pp4.transport.ssh import SshAddress, SshHost
+    from pp4.transport.lasting import LastingHost
+    from pp4.transport.ssh import SshAddress
 
     def address(login: Login, jump: Login | None = None) -> SshAddress:
         return SshAddress(
@@ -103,7 +104,7 @@ def _connected(there: ReceivingHost) -> Host:
         )
 
     deadline = Deadline.after(SystemClock(), _CONNECT_S)
-    return SshHost(address(there.login, there.jump), deadline)
+    return LastingHost(address(there.login, there.jump), deadline)
 
 
 @contextlib.contextmanager

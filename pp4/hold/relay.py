@@ -24,10 +24,9 @@ from pathlib import Path
 from pp4.config import child_environment, load_settings
 from pp4.errors import BadInputError, Code, Exit, Pp4Error, Refusal, RefusedError, WrongError
 from pp4.hold import durable
-from pp4.hold.served import SOCKET
 from pp4.receipts.canonical import shown
 from pp4.wire import Decoder, Reply, Request, encode, encode_reply
-from pp4.wire.holds import Closed
+from pp4.wire.holds import SOCKET, Closed
 
 _READ = 1 << 16
 _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)

@@ -12,8 +12,8 @@ from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError
 from pp4.hold.desk import Desk
 from pp4.wire import Decoder, Reply, Request, encode_reply
+from pp4.wire.holds import SOCKET
 
-SOCKET = "socket"
 _READ = 1 << 16
 _BACKLOG = 16
 _CONNECTIONS = 32

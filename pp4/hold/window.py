@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -112,6 +113,7 @@ class Window:
         self._line.redirect(near)
         # half a lease is all that there is for both attempts
         self._line.patient(granted.ttl_s / 4)
+        self._quiesces = bool(asked.quiesce)
         self._beat_s = granted.ttl_s / 6
         self._close_s = CLOSE_S + sum(one.limit_s for one in asked.restore)
         self._deadline = Deadline.after(clock, granted.bound_s)
@@ -218,12 +220,15 @@ class Window:
         self._ask("place", asked.model_dump(mode="json"))
 
     def quieten(self) -> None:
-        """Wait until the host has run the quiesce commands that it was opened with.
+        """Wait until the host has run the quiesce commands that it was opened with, if any.
+
+        Nothing else starts before.
 
         Raises:
             Pp4Error: ``NOT_IDLE``, one failed; as :meth:`run`.
         """
-        self._answer_of(QUIESCE)
+        if self._quiesces:
+            self._answer_of(QUIESCE)
 
     def _answer_of(self, label: str) -> dict[str, Any]:
         """Pass on what a step tells until it answers; -> its facts."""
@@ -259,6 +264,7 @@ class Window:
         Raises:
             UncleanError: it could not be closed, or not be proven that it is: what the host says,
                 or that it says nothing.
+            RefusedError: ``HOST_KEY``, whoever answers is not the host that granted it.
         """
         self._stop.set()
         asked = Close(**self._named(), why=why)
@@ -270,14 +276,18 @@ class Window:
             self._line.patient(_CLOSE_AGAIN_S)
             tombstone = _tombstone(self._line, asked, deadline)
         except Pp4Error as error:
-            raise self._unclean(error) from error
+            raise self._not_closed(error) from error
         finally:
             self._heart.join(self.granted.ttl_s)
             self._line.drop()
         return tombstone
 
-    def _unclean(self, error: Pp4Error) -> UncleanError:
+    def _not_closed(self, error: Pp4Error) -> Pp4Error:
         found = error.refusal
+        if self._line.ended is not None:
+            # both keys as they are: what else there is to say is nothing beside it
+            left = f"HOLD {self.granted.hold}, until its own host ends it with its lease"
+            return RefusedError(replace(self._line.ended.refusal, left=left))
         return UncleanError(
             Refusal(
                 found.code,
@@ -378,8 +388,6 @@ def open_window(
         raise
     try:
         _require_ours(granted, asked)
-        if asked.quiesce:
-            window.quieten()
         yield window
         why = "done"
     except Exception as error:

@@ -127,6 +127,7 @@ def _kept(
     told = Told(progress)
     try:
         with open_window(place.host, place.program, asked, SystemClock(), told, option) as window:
+            window.quieten()
             yield window
     finally:
         if window is not None and window.tombstone is None:

@@ -13,6 +13,8 @@ from pydantic import Field
 from pp4.errors import Code, Refusal, WrongError
 from pp4.wire.frames import Model
 
+SOCKET = "socket"
+"""Name of the socket in the directory of a HOLD."""
 QUIESCE = "quiesce"
 """Label of the step that a HOLD with quiesce commands begins with."""
 Why = Literal["done", "failed", "cancelled"]

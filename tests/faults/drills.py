@@ -3,9 +3,9 @@
 ``start`` names children: ``plain``, ``deaf`` (ignores TERM), ``setsid`` (a session of its own, no
 environment), ``twice`` (a double fork).  It tells their pids, then waits for the end of its input,
 or answers at once where ``answer`` is given.  Each run adds one byte to the file ``mark``.
-``fill`` fills a directory's disk (``work``: its own), ``then`` asks for many lines of the journal
-after that.  ``flood`` tells without end.  ``unread`` asks for so many lines and reads no answer.
-``own`` has other processes entered as its own.
+``fill`` fills a directory's disk (``work``: its own), ``touch`` makes a file, ``then`` asks for
+many lines of the journal after that.  ``flood`` tells without end.  ``unread`` asks for so many
+lines and reads no answer.  ``own`` has other processes entered as its own.
 """
 
 import os
@@ -79,6 +79,8 @@ def main():
         _fill(given["fill"] if given["fill"] != "work" else request.arguments["granted"]["work"])
     pids = [STARTS[kind]() for kind in given.get("start", ())]
     supervisor.tell({"pid": os.getpid(), "pids": pids})
+    if given.get("touch"):
+        open(given["touch"], "xb").close()
     # more than what is left of the last block
     for _ in range(1000 if given.get("then") else 0):
         supervisor.ask("journal", {"step": given["then"], "event": "note"})

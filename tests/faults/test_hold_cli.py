@@ -199,3 +199,21 @@ def test_a_second_signal_ends_at_once_and_says_how_to_go_on(run, tmp_path, more)
     assert f"how it ended: pp4 hold recover {hold}{option}\n" in said
     # the host closes it by itself, since nobody is heard of any more
     assert until(lambda: tombstone(tmp_path, hold))["why"] in ("abandoned", "cancelled")
+
+
+def test_a_host_that_is_lost_while_it_gets_quiet_is_asked_for_its_close_later(run, tmp_path):
+    before = tmp_path / "before"
+    text = f"open({str(before)!r}, 'w').close(); import time; time.sleep(800)"
+    commands = (("quiesce", [sys.executable, "-c", text]), ("restore", ["true"]))
+    with (tmp_path / "hold.toml").open("a") as file:
+        for table, argv in commands:
+            file.write(f"[[{table}]]\nargv = {json.dumps(argv)}\nlimit = 810\n")
+    process = run()
+    until(before.exists)
+    (registered,) = tmp_path.glob("*/holds/*/registration.json")
+    hold = registered.parent.name
+    os.kill(json.loads(registered.read_text())["coordinator"]["pid"], signal.SIGKILL)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == Exit.UNCLEAN, said
+    assert (tmp_path / "mine" / "closes" / f"{hold}.json").exists(), said
+    until(lambda: not marked(hold))

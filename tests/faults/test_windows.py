@@ -219,7 +219,7 @@ def test_a_step_owns_what_it_has_started_and_nothing_else(place):
 
 
 def test_silent_connections_keep_nobody_out(place):
-    with window(place) as one:
+    with window(place, ttl_s=60.0) as one:
         one.run("first", DRILLS, {"answer": {}})
         with contextlib.ExitStack() as silent:
             for _ in range(40):

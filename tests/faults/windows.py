@@ -64,13 +64,14 @@ class Watching:
 
 
 @contextmanager
-def window(place, host=None, **more):
-    """An open HOLD, with what its steps told as ``watching``."""
+def window(place, host=None, by=program, **more):
+    """An open HOLD, with what its steps told as ``watching``; ``by`` starts programs there."""
     watching = Watching()
     one = host or LocalHost()
     try:
-        with open_window(one, program, asked(place, **more), SystemClock(), watching) as found:
+        with open_window(one, by, asked(place, **more), SystemClock(), watching) as found:
             found.watching = watching
+            found.quieten()
             yield found
     finally:
         one.close()

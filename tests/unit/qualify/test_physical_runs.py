@@ -15,10 +15,10 @@ from pp4.qualify import far, held, host, physical, receipt, soak
 from pp4.qualify.arms import Finding
 from pp4.qualify.gates import PHYSICAL, SOLO
 from pp4.qualify.pair_qualify import plan
-from pp4.receipts import Policy, verify
 from pp4.receipts.admission import Command, Refused, Subject, admit
 from pp4.receipts.digests import file_digest, installed_source
 from pp4.receipts.journal import first_break, head
+from pp4.receipts.verify import Policy, verify
 from tests.unit.qualify.fakes import finds, raises
 from tests.unit.qualify.gpus import PLACES, UUIDS, gpu, report
 from tests.unit.qualify.physical_runs import LIBRARIES, QUIET, lab, two_gpus
