@@ -40,6 +40,8 @@ _SHARE = 0.95
 """Of the near time that is left: the rest is for the end of the near step itself."""
 _LEAST_S = 1.0
 _PAUSE_S = 0.5
+_NO_PROOF = {Code.UNWRITABLE, Code.BAD_FRAME, Code.HOST_KEY}
+"""Refusals after which there may be a child all the same: one that could not write had begun."""
 _HOPELESS = {Code.HOST_KEY, Code.AUTHENTICATION, Code.USAGE}
 
 
@@ -78,6 +80,7 @@ def at_end_of(descriptor: int, act: Callable[[], object]) -> None:
     poll.register(descriptor, 0)
 
     def wait() -> None:
+        # for as long as this process lives, which whoever started it bounds
         poll.poll()
         act()
 
@@ -102,9 +105,9 @@ def child_of(recorded: Open, granted: Granted, order: Order, clock: Clock) -> Op
     return recorded.model_copy(update=changes)
 
 
-def far_host(order_or_book: Order | HopBook) -> ReceivingHost:
+def far_host(book: HopBook) -> ReceivingHost:
     """The further host as the way to a host has it."""
-    login = order_or_book.recorded.login
+    login = book.recorded.login
     return ReceivingHost(
         transport="ssh",
         address=login.address,
@@ -132,8 +135,7 @@ def _child(place: Place, book: HopBook, asked: Open, passing: Passing) -> Iterat
             book.say_granted(window.granted)
             yield window
     except RefusedError as error:
-        # a far end that could not write may have begun
-        if window is None and error.refusal.code is not Code.UNWRITABLE:
+        if window is None and error.refusal.code not in _NO_PROOF:
             book.say_ended(Ended(how="refused"))
         raise
     finally:
@@ -154,12 +156,14 @@ def run(granted: Granted, order: Order, supervisor: Supervisor) -> Hopped:
     if book is None or book.recorded != order.recorded:
         expected, found = "a hop that stands in the books of its HOLD", "another one, or none"
         raise RefusedError(Refusal(Code.BAD_FRAME, label, expected, found))
-    files = [checked(file) for file in order.files]
+    for file in order.files:
+        # before anything is contacted; they are read once more when they are sent
+        checked(file)
     with reached_host(far_host(book)) as place:
         asked = child_of(order.recorded.asked, granted, order, SystemClock())
         with _child(place, book, asked, Passing(supervisor)) as window:
-            for file, data in zip(order.files, files, strict=True):
-                bring(window, place, file, data)
+            for file in order.files:
+                bring(window, place, file)
             step = order.step
             facts = window.run(step.label, step.module, step.arguments)
         return Hopped(

@@ -50,15 +50,16 @@ def checked(file: Brought) -> bytes:
     return data
 
 
-def bring(window: Window, place: Place, file: Brought, data: bytes) -> None:
+def bring(window: Window, place: Place, file: Brought) -> None:
     """Bring one file into the working directory of the child.
 
     A connection that is lost on the way is made again for as long as the child is ours, and goes
     on where the other end has the bytes already.
 
     Raises:
-        Pp4Error: what the far host refuses; ``LEASE_LOST``.
+        Pp4Error: what the far host refuses, or :func:`checked`; ``LEASE_LOST``.
     """
+    data = checked(file)
     part = part_of(window.granted.hold, file.sha256)
     path = posixpath.join(window.granted.work, part)
     while True:

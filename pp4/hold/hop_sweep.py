@@ -51,15 +51,17 @@ def _own(record: Record) -> Path:
     return Path(record.registration.journal).parent
 
 
-def cleared_by_hand(exclusion: Exclusion, record: Record) -> bool:
-    """Whether an operator has ended a quarantine of this HOLD, and so vouched for its hops too.
+def vouched_for(exclusion: Exclusion, record: Record) -> frozenset[str]:
+    """What quarantines of this HOLD named when an operator ended them.
 
     That a quarantine is gone is not enough: one of an earlier boot is void, and says nothing of
     further hosts, which have not restarted with this one.
     """
+    named: set[str] = set()
     for gpu in record.registration.gpus:
         for line in read_chained(exclusion.cleared_path(gpu)).lines:
             detail = line.get("detail")
             if isinstance(detail, dict) and detail.get("hold") == record.registration.hold:
-                return True
-    return False
+                survivors = detail.get("survivors")
+                named.update(map(str, survivors if isinstance(survivors, list) else ()))
+    return frozenset(named)

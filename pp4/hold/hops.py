@@ -10,6 +10,8 @@ import contextlib
 from pathlib import Path
 
 from pp4.errors import Pp4Error
+from pp4.hold.children import origin_of
+from pp4.hold.exclusion import Exclusion
 from pp4.hold.hop_books import HopBook, read_hop, write_book
 from pp4.hold.hop_ends import MODULE, settle_hops
 from pp4.hold.local_hold import LocalHold
@@ -25,11 +27,10 @@ class Hops:
         hold: whose they are.
         granted: what its coordinator was told.
         asked: what it was asked for; a child is asked for the same.
-        origin: where its fence was granted.
     """
 
-    def __init__(self, hold: LocalHold, granted: Granted, asked: Open, origin: str) -> None:
-        self._hold, self._granted, self._asked, self._origin = hold, granted, asked, origin
+    def __init__(self, hold: LocalHold, granted: Granted, asked: Open) -> None:
+        self._hold, self._granted, self._asked = hold, granted, asked
         self._directory = Path(granted.directory)
         self._last = 0
         self._started: dict[int, Step] = {}
@@ -68,7 +69,7 @@ class Hops:
             hold=self._granted.hold,
             fence=self._granted.fence,
             hop=self._last,
-            origin=self._origin,
+            origin=self._origin(),
         )
         changes = {
             "evidence": (),
@@ -80,6 +81,14 @@ class Hops:
             "parent": parent,
         }
         return self._asked.model_copy(update=changes)
+
+    def _origin(self) -> str:
+        """Where the fence of this HOLD was granted; a child of a child has that of them all."""
+        if self._asked.parent is not None:
+            return self._asked.parent.origin
+        directory = Path(self._granted.public).parents[1]
+        here = Exclusion(directory, self._granted.exclusion, self._granted.boot_id)
+        return origin_of(here)
 
     def look(self) -> None:
         """Write into the journal how hops have ended since."""

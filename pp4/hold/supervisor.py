@@ -21,7 +21,6 @@ from pp4.config import load_settings
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
 from pp4.hold import durable, records
 from pp4.hold.cgroup import leaves
-from pp4.hold.children import origin_of
 from pp4.hold.desk import Desk
 from pp4.hold.exclusion import open_exclusion
 from pp4.hold.hops import Hops
@@ -163,20 +162,19 @@ def _parent(asked: Parent | None) -> records.Parent | None:
 
 
 @contextlib.contextmanager
-def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted, str]]:
-    """Hold the GPUs with everything that belongs around them; with the origin of the fence."""
+def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted]]:
+    """Hold the GPUs with everything that belongs around them."""
     settings = load_settings()
     state_dir = Path(asked.state_dir) if asked.state_dir else settings.state_dir
     host_dir = Path(asked.host_dir) if asked.host_dir else settings.host_dir
     admission = _admission(asked)
     own_directory(state_dir)
-    exclusion = open_exclusion(host_dir, state_dir)
     with open_local(
         admission,
         LocalTransport(asked.transport),
         clock,
         gpus=asked.gpus,
-        exclusion=exclusion,
+        exclusion=open_exclusion(host_dir, state_dir),
         state_dir=state_dir,
         bound_s=asked.bound_s - _reserve_s(asked),
         rehearsal=asked.rehearsal,
@@ -192,8 +190,7 @@ def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted, str
         for text in settle_lost(own.parent, hold.public.parent):
             hold.journal.add("restore", "end", found=text)
         keep(own, asked.restore)
-        origin = origin_of(exclusion) if asked.parent is None else asked.parent.origin
-        yield hold, _granted(hold, asked, state_dir), origin
+        yield hold, _granted(hold, asked, state_dir)
 
 
 def _detach(directory: Path) -> None:
@@ -216,8 +213,8 @@ def _serve(asked: Open, sequence: int, clock: Clock, pipes: Pipes) -> None:
     server: Server | None = None
     ending: Pp4Error | None = None
     try:
-        with _opened(asked, clock) as (hold, granted, origin):
-            hops = Hops(hold, granted, asked, origin)
+        with _opened(asked, clock) as (hold, granted):
+            hops = Hops(hold, granted, asked)
             hold.elsewhere = hops.settle
             desk = Desk(hold, granted, Lease(clock, asked.ttl_s), hops)
             signal.signal(signal.SIGTERM, lambda *_: desk.end("cancelled"))

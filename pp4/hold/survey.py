@@ -186,7 +186,7 @@ def quarantine_of(exclusion: Exclusion, gpu: str) -> Quarantine | None:
 
 
 def gpus_on_disk(exclusion: Exclusion, records: Sequence[Record]) -> tuple[str, ...]:
-    """Return every GPU that has a lock, a fence, a quarantine or a registration.
+    """Return every GPU that has a lock, a fence, a quarantine or a registration of this host.
 
     Raises:
         RefusedError: ``EXCLUSION``: the directories cannot be read.
@@ -199,7 +199,7 @@ def gpus_on_disk(exclusion: Exclusion, records: Sequence[Record]) -> tuple[str, 
         expected = "directories of locks and fences"
         raise RefusedError(Refusal(Code.EXCLUSION, where, expected, found)) from error
     names = {name.removesuffix(end) for name in files for end in _ENDS if name.endswith(end)}
-    names.update(fences, *(record.registration.gpus for record in records))
+    names.update(fences, *(record.registration.names for record in records))
     return tuple(sorted(name for name in names if GPU.fullmatch(name)))
 
 

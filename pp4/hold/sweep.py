@@ -19,7 +19,7 @@ from pp4.hold import durable, processes
 from pp4.hold.chained import processes_in, read_chained
 from pp4.hold.exclusion import Exclusion
 from pp4.hold.guard import ENDED, GUARD
-from pp4.hold.hop_sweep import cleared_by_hand, hops_left
+from pp4.hold.hop_sweep import hops_left, vouched_for
 from pp4.hold.processes import Owned
 from pp4.hold.records import Record, Tombstone, write
 from pp4.receipts.journal import head
@@ -80,10 +80,13 @@ def _require_over(exclusion: Exclusion, record: Record, proof: _Proof) -> None:
     """Keep the GPUs of a HOLD back where anything of it, here or elsewhere, may be alive."""
     # a quarantine that somebody took away is an operator's word for what cannot be proven here;
     # it is no word for what is seen alive
-    left = (*proof.alive, *(() if record.kept_back else proof.unproven))
+    left: tuple[str, ...] = ()
+    if proof.alive or not record.kept_back:
+        left = (*proof.alive, *proof.unproven)
     # while something lives here, the near end of a hop may be what lives
-    if not left and not cleared_by_hand(exclusion, record):
-        left = hops_left(record)
+    if not proof.alive:
+        vouched = vouched_for(exclusion, record)
+        left += tuple(text for text in hops_left(record) if text not in vouched)
     if left:
         found = record.registration
         exclusion.quarantine(found.gpus, found.hold, left)

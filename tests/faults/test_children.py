@@ -77,6 +77,8 @@ def test_a_child_has_the_fence_of_its_parent_and_takes_no_gpu(tmp_path):
     assert child.tombstone["fence"] == "7"
     with window(tmp_path) as own:
         assert own.granted.fence == 2
+    # a host whose HOLDs have no hops needs no name among hosts
+    assert not (exclusion_of(tmp_path).directory / "fence" / ".origin").exists()
 
 
 def test_two_hops_of_one_parent_have_a_child_each_and_one_hop_has_no_second(tmp_path):

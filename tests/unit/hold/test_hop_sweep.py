@@ -81,6 +81,26 @@ def test_a_far_end_that_is_not_proven_over_keeps_the_gpus_back(tmp_path):
         assert closed(directory) == "abandoned"
 
 
+def test_an_operator_vouches_for_what_the_quarantine_named_and_for_no_more(tmp_path):
+    guard = Owned(dead().pid, "1", f"{GUARD}a")
+    directory = abandoned(private(tmp_path), procs=[guard])
+    refused(tmp_path)
+    for gpu in GPUS:
+        clear(private(tmp_path), gpu, "op", "looked", SystemClock())
+    # a hop that nobody had spoken of
+    hop_of(directory)
+    assert UNPROVEN in refused(tmp_path).found
+    assert closed(directory) is None
+
+
+def test_what_is_unproven_here_and_elsewhere_is_named_at_once(tmp_path):
+    guard = Owned(dead().pid, "1", f"{GUARD}a")
+    hop_of(abandoned(private(tmp_path), procs=[guard]))
+    found = refused(tmp_path).found
+    assert f"what {guard} had started" in found
+    assert UNPROVEN in found
+
+
 @pytest.mark.parametrize("books", [{"asked": False}, {"ended": "never"}, {"ended": "refused"}])
 def test_what_was_never_asked_for_or_is_proven_over_keeps_nothing_back(tmp_path, books):
     directory = abandoned(private(tmp_path))
