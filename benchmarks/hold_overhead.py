@@ -11,9 +11,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from pp4.clock import SystemClock
 from pp4.config.hold_file import load_hold_file
 from pp4.hold.reach import reached
-from tests.faults.windows import DRILLS, tokens, window
+from pp4.hold.window import open_window
+from tests.faults.windows import DRILLS, Watching, asked, tokens, window
 from tests.ssh.hosts import connect
 from tests.ssh.loopback import FILE, filled
 from tests.ssh.servers import Sshd
@@ -45,14 +47,15 @@ def reach(file):
     return times, looks
 
 
-def hold(server, place):
+def hold(file, place):
+    """Open and close a HOLD by the staged code, which has no bytecode: each time as the first."""
     opens, closes = [], []
     for _ in range(ROUNDS):
-        host = connect(server)
-        one = window(place, host=host, transport="ssh", ttl_s=30.0)
-        _, took = timed(one.__enter__)
-        opens.append(took)
-        closes.append(timed(lambda one=one: one.__exit__(None, None, None))[1])
+        with reached(file) as there:
+            told = asked(place, transport="ssh", ttl_s=30.0)
+            one = open_window(there.host, there.program, told, SystemClock(), Watching())
+            opens.append(timed(one.__enter__)[1])
+            closes.append(timed(lambda one=one: one.__exit__(None, None, None))[1])
     return opens, closes
 
 
@@ -80,7 +83,7 @@ def main():
             rows = dict(
                 zip(("reach and stage", "status"), reach(load_hold_file(file)), strict=True)
             )
-            rows |= dict(zip(("open", "close"), hold(server, place), strict=True))
+            rows |= dict(zip(("open", "close"), hold(load_hold_file(file), place), strict=True))
             for name, times in rows.items():
                 sys.stdout.write(
                     f"{name:16} {statistics.median(times):8.0f} ms  "
