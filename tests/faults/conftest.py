@@ -1,4 +1,4 @@
-"""An owner of its own for each test: what is done to it here is not survived by the next one."""
+"""Owners of their own for what ends an owner; one that stays for what it has to survive."""
 
 import pytest
 
@@ -9,5 +9,13 @@ from tests.unit.worker.owners import Asker
 def owner(tmp_path):
     """A running owner without a pair."""
     asker = Asker(tmp_path)
+    yield asker
+    asker.close()
+
+
+@pytest.fixture(scope="module")
+def survivor(tmp_path_factory):
+    """A running owner that is asked to survive one fault of its ranks after the other."""
+    asker = Asker(tmp_path_factory.mktemp("survivor"))
     yield asker
     asker.close()
