@@ -42,9 +42,17 @@ def _clean_environment(monkeypatch, tmp_path):
 
 def pytest_collection_modifyitems(items):
     """Start with what takes longest, and skip what needs a GPU where there is none."""
-    # whole gates in processes of their own: last, they would be waited for by workers without work
-    items.sort(key=lambda item: "rehearsed" not in item.fixturenames)
+    # whole gates in processes of their own, then whatever is slow: at the end, workers that have
+    # nothing left to do would wait for them
+    items.sort(key=_haste, reverse=True)
     _skip_without_gpus(items)
+
+
+def _haste(item):
+    """How early a test starts."""
+    if "rehearsed" in item.fixturenames:
+        return 2
+    return 1 if item.get_closest_marker("slow") else 0
 
 
 def _skip_without_gpus(items):
