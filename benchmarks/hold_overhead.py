@@ -15,7 +15,7 @@ from pp4.config.hold_file import load_hold_file
 from pp4.hold.reach import reached
 from tests.faults.windows import DRILLS, tokens, window
 from tests.ssh.hosts import connect
-from tests.ssh.loopback import FILE
+from tests.ssh.loopback import FILE, filled
 from tests.ssh.servers import Sshd
 
 ROUNDS = 5
@@ -76,8 +76,7 @@ def main():
         server = Sshd(place / "sshd")
         try:
             file = place / "hold.toml"
-            told = vars(server) | {"host_key": server.host_key, "place": place}
-            file.write_text(FILE.format(python=sys.executable, **told))
+            file.write_text(filled(FILE, server, place))
             rows = dict(
                 zip(("reach and stage", "status"), reach(load_hold_file(file)), strict=True)
             )

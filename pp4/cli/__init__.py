@@ -103,23 +103,21 @@ def pair_qualify(
             from pp4.qualify.rehearsal import rehearse
 
             outcome = rehearse(out or _REHEARSED, progress)
-        elif hold == "local" and not dry_run_device:
-            from pp4.qualify.physical import qualify_pair
-
-            outcome = qualify_pair(
-                kept, progress, call.settings, evidence=evidence, soak_minutes=soak
-            )
         else:
-            from pp4.qualify.distant import qualify_on_host
+            from pp4.qualify.held import qualify_on_host
+            from pp4.qualify.wanted import Wanted
 
             outcome = qualify_on_host(
-                holds.file_of(hold),
+                holds.file_of(hold, call.settings),
+                Wanted(
+                    "rehearsal" if dry_run_device else "pair",
+                    hold,
+                    evidence=evidence,
+                    soak_minutes=soak,
+                ),
                 (out or _REHEARSED) if dry_run_device else kept,
                 progress,
                 state_dir=call.settings.state_dir,
-                rehearse=dry_run_device,
-                evidence=evidence,
-                soak_minutes=soak,
             )
         call.running = False
     call.console.outcome(outcome)
@@ -162,6 +160,12 @@ def solo_qualify(
     gpu: Annotated[
         str | None, typer.Option(help="UUID, its beginning, or index; the first GPU otherwise.")
     ] = None,
+    hold: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE|local", help="The host of a HOLD file, and its GPUs; this one otherwise."
+        ),
+    ] = "local",
     out: Annotated[
         Path | None, typer.Option(help="Directory for the receipt; that of this user's otherwise.")
     ] = None,
@@ -171,10 +175,17 @@ def solo_qualify(
     call = call_of(context)
     with call.console.progress() as progress:
         call.running = True
-        from pp4.qualify.physical import qualify_solo
+        from pp4.qualify.held import qualify_on_host
         from pp4.qualify.standing import KEPT
+        from pp4.qualify.wanted import Wanted
 
-        outcome = qualify_solo(out or call.settings.state_dir / KEPT, progress, call.settings, gpu)
+        outcome = qualify_on_host(
+            holds.file_of(hold, call.settings),
+            Wanted("solo", hold, gpu=gpu),
+            out or call.settings.state_dir / KEPT,
+            progress,
+            state_dir=call.settings.state_dir,
+        )
         call.running = False
     call.console.outcome(outcome)
     return int(outcome.exit)
@@ -201,8 +212,8 @@ def verify_receipt(
 ) -> int:
     """Check receipts offline: what they prove, and what they do not."""
     from pp4.clock import SystemClock, parse_span
-    from pp4.receipts import Policy, verify
     from pp4.receipts.models import KINDS
+    from pp4.receipts.verify import Policy, verify
 
     policy = Policy(
         kind=_known_kind(kind, KINDS),

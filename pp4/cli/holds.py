@@ -14,6 +14,7 @@ from pp4.cli.call import AsJson, Call, call_of
 from pp4.errors import Code, Exit, Refusal, RefusedError, TimedOutError, WrongError
 
 if TYPE_CHECKING:
+    from pp4.config import Settings
     from pp4.config.hold_file import HoldFile
     from pp4.hold.deferred import Deferred
     from pp4.hold.exclusion import Exclusion
@@ -32,11 +33,11 @@ File = Annotated[
 HoldId = Annotated[str, typer.Argument(metavar="ID", help="As 'pp4 hold status' shows it.")]
 
 
-def file_of(name: str) -> HoldFile:
+def file_of(name: str, settings: Settings) -> HoldFile:
     """The HOLD file of that name, or the embedded one of ``local``."""
     from pp4.config.hold_file import load_hold_file, local_hold_file
 
-    return local_hold_file() if name == "local" else load_hold_file(Path(name))
+    return local_hold_file(settings) if name == "local" else load_hold_file(Path(name))
 
 
 def _plain(tree: dict[str, object]) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def hold_status(context: typer.Context, file: File = None, as_json: AsJson = Fal
         return Exit.DONE
     from pp4.hold.reach import reached
 
-    with reached(file_of(file)) as place:
+    with reached(file_of(file, call.settings)) as place:
         call.console.overview(place.ask("pp4", "hold", "status", "--json"))
     return Exit.DONE
 
@@ -118,7 +119,7 @@ def hold_close(
 
     call = call_of(context)
     deferred = Deferred(call.settings.state_dir / CLOSES)
-    read = file_of(file)
+    read = file_of(file, call.settings)
     with reached(read) as place:
         if fence is None:
             fence = _kept_fence(deferred, place.host.address, hold_id)
@@ -170,7 +171,7 @@ def hold_recover(
     from pp4.receipts.store import write_new
 
     call = call_of(context)
-    with reached(file_of(file or "local")) as place:
+    with reached(file_of(file or "local", call.settings)) as place:
         receipt = place.ask("pp4.hold.recovery", hold_id)
     directory = out or call.settings.state_dir / KEPT
     with room(directory):
@@ -179,6 +180,9 @@ def hold_recover(
         path = next(one for name in names if not (one := directory / f"{name}.json").exists())
         write_new(path, dump(receipt))
     told = {name: receipt[name] for name in ("what", "state", "unproven")}
+    if receipt["state"] == "quarantined":
+        # nothing here ends a quarantine, also where everything is proven over by now
+        told["next"] = "pp4 hold clear --operator NAME --why TEXT GPU, on the host of the HOLD"
     call.console.facts({"receipt": str(path), **told})
     return Exit.DONE
 

@@ -77,6 +77,7 @@ gpus = [
 #host_key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgIC"
 #python = "python3"
 #state_dir = "/srv/pp4-state"
+#host_dir = "/var/lib/pp4"
 
 # Commands that make the GPUs free, once they are locked.  No shell reads them.
 #[[quiesce]]

@@ -10,11 +10,12 @@ import re
 import sys
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Final, Literal, NoReturn
 
-from pp4.config import fields
+from pp4.config import Settings, fields
 from pp4.config.example import EXAMPLE
 from pp4.config.holds import Evidence, HoldFile, Hop, HostCommand, Login, Model, ReceivingHost
 from pp4.config.host_keys import host_key
@@ -78,12 +79,18 @@ def load_hold_file(path: Path, environ: Mapping[str, str] | None = None) -> Hold
     return _hold_file(raw, shown(str(path)), path.absolute().parent, environ)
 
 
-def local_hold_file() -> HoldFile:
+def local_hold_file(settings: Settings) -> HoldFile:
     """Return what ``--hold local`` means: this machine, its first two GPUs that reach each other.
 
-    It is read from a text of its own, whose sha256 it carries.
+    It is read from a text of its own, whose sha256 it carries, and everything that this text leaves
+    out is the default of any HOLD file.  Only the two directories are not: they are of this call.
+
+    Args:
+        settings: of this call.
     """
-    return _hold_file(_LOCAL, "local", Path("/"), {})
+    file = _hold_file(_LOCAL, "local", Path("/"), {})
+    state, host = str(settings.state_dir), str(settings.host_dir)
+    return replace(file, host=replace(file.host, state_dir=state, host_dir=host))
 
 
 def read_evidence(file: HoldFile) -> list[tuple[str, bytes]]:
@@ -239,6 +246,7 @@ def _hops(top: Table) -> tuple[Hop, ...]:
             host_key=host_key(table),
             python=fields.python(table, "python3"),
             state_dir=fields.path_there_or_none(table, "state_dir"),
+            host_dir=fields.path_there_or_none(table, "host_dir"),
         )
         if hop.name in hops:
             table.refuse("name", "a name of its own for each hop", f"{said(hop.name)} twice")

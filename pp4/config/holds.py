@@ -100,6 +100,7 @@ class Hop:
         host_key: type and base64 of its public key.
         python: its interpreter, a name or an absolute path.
         state_dir: ``PP4_STATE_DIR`` there, None for the account's default.
+        host_dir: ``PP4_HOST_DIR`` there, None for the host's default.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Hop:
     host_key: str
     python: str
     state_dir: str | None
+    host_dir: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "receiving_host.jump": _LOGIN,
     "model": ("drafter", "target", "depth", "batch_sizes", "temperatures"),
-    "hop": ("name", *_LOGIN, "python", "state_dir"),
+    "hop": ("name", *_LOGIN, "python", "state_dir", "host_dir"),
     "quiesce": ("argv", "limit"),
     "restore": ("argv", "limit"),
     "evidence": ROLES,

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pp4.doctor import Diagnosis
     from pp4.explain import Page
     from pp4.qualify.standing import Answer, Standing
-    from pp4.receipts import Report
     from pp4.receipts.checks import Check
+    from pp4.receipts.report import Report
 
 __all__ = ["Console", "Outcome", "Stream", "visible"]
 

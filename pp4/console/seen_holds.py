@@ -18,7 +18,7 @@ def holds(seen: Sequence[Mapping[str, Any]]) -> list[tuple[object, ...]]:
             one["state"],
             one["why"],
             one["fence"],
-            one["command"],
+            f"child of {one['parent']}" if one["parent"] else one["command"],
             one["user"],
             one["since"],
             "" if one["left_s"] is None else f"{one['left_s']} s",

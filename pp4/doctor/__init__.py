@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from pp4.config import Settings
 from pp4.doctor.gpu import check_gpus
+from pp4.doctor.logind import check_logind
 from pp4.doctor.machine import (
     STATE_NEEDED,
     TEMP_NEEDED,
-    check_logind,
     check_package,
     check_platform,
     check_program,

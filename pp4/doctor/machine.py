@@ -131,39 +131,6 @@ def check_shared_memory(probes: Probes) -> Check:
     return found
 
 
-def check_logind(probes: Probes) -> Check:
-    """Warn where logging out kills what an SSH login has started."""
-    found = "no logind configuration"
-    for path in _logind_files(probes):
-        # A commented line states the built-in default of the distribution; a later file wins.
-        for match in re.finditer(
-            r"^\s*#?\s*KillUserProcesses\s*=\s*(\w+)", probes.read(path) or "", re.MULTILINE
-        ):
-            found = match[1].lower()
-    kills = found in {"yes", "true", "on", "1"}
-    return Check(
-        name="logind",
-        status=Status.WARN if kills else Status.OK,
-        found=f"KillUserProcesses={found}" if "=" not in found and " " not in found else found,
-        needed_for="a HOLD whose supervisor outlives its SSH login",
-        todo="loginctl enable-linger for the user of the HOLD" if kills else "",
-    )
-
-
-def _logind_files(probes: Probes) -> list[Path]:
-    roots = [Path("/usr/lib/systemd"), Path("/run/systemd"), Path("/etc/systemd")]
-    main = [root / "logind.conf" for root in roots]
-    drop_ins = [root / "logind.conf.d" for root in roots]
-    # systemd reads drop-ins after the main file, sorted by their names over all directories.
-    names = sorted(
-        (name, place)
-        for place in drop_ins
-        for name in probes.names(place)
-        if name.endswith(".conf")
-    )
-    return main + [place / name for name, place in names]
-
-
 def _release(version: str) -> tuple[int, int]:
     numbers = [int(n) for n in re.findall(r"[0-9]+", version)[:2]]
     major, minor = (*numbers, 0, 0)[:2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import pwd
 import shutil
 import stat
 import subprocess
@@ -86,6 +87,9 @@ class Probes(Protocol):
 
     def user(self) -> int:
         """Effective user id."""
+
+    def user_name(self) -> str | None:
+        """The name of that user, where the machine knows one."""
 
 
 class SystemProbes:
@@ -181,3 +185,10 @@ class SystemProbes:
     def user(self) -> int:
         """See :class:`Probes`."""
         return os.geteuid()
+
+    def user_name(self) -> str | None:
+        """See :class:`Probes`."""
+        try:
+            return pwd.getpwuid(os.geteuid()).pw_name
+        except KeyError:
+            return None

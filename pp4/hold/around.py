@@ -14,25 +14,27 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pp4.config import child_environment
-from pp4.errors import Code, Refusal, RefusedError
 from pp4.receipts.canonical import shown
 from pp4.wire.holds import HostCommand
 
+DONE = "done"
+"""How a command ended that ended with status 0."""
 _OUTPUT = "around.log"
 _KILLED_S = 5.0
 
 
 def run_each(commands: Sequence[HostCommand], directory: Path) -> tuple[str, ...]:
-    """Run every command, also after one that failed; -> one text for each: how it ended.
+    """Run every command, also after one that failed; -> one text for each: how it ended."""
+    return tuple(f"{shown(one.argv[0])}: {run(one, directory)}" for one in commands)
+
+
+def run(command: HostCommand, directory: Path) -> str:
+    """Run one command; -> how it ended.
 
     Args:
-        commands: argument lists; no shell reads them.
-        directory: where they run and where their output is kept.
+        command: an argument list; no shell reads it.
+        directory: where it runs and where its output is kept.
     """
-    return tuple(f"{shown(command.argv[0])}: {_ended(command, directory)}" for command in commands)
-
-
-def _ended(command: HostCommand, directory: Path) -> str:
     try:
         with (directory / _OUTPUT).open("ab") as output:
             process = subprocess.Popen(
@@ -54,7 +56,7 @@ def _ended(command: HostCommand, directory: Path) -> str:
     except BaseException:
         _end(process)
         raise
-    return "done" if status == 0 else f"status {status}"
+    return DONE if status == 0 else f"status {status}"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -63,16 +65,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_KILLED_S)
-
-
-def require_quiet(commands: Sequence[HostCommand], directory: Path) -> None:
-    """Run the commands that make the GPUs free; one that fails refuses the HOLD.
-
-    Raises:
-        RefusedError: ``NOT_IDLE``, with what failed.
-    """
-    found = run_each(commands, directory)
-    failed = [text for text in found if not text.endswith(": done")]
-    if failed:
-        expected = "every quiesce command of the HOLD file to end with status 0"
-        raise RefusedError(Refusal(Code.NOT_IDLE, "quiesce", expected, "; ".join(failed)))

@@ -99,7 +99,7 @@ def clear(exclusion: Exclusion, gpu: str, operator: str, why: str, clock: Clock)
 
 def cleared_path(exclusion: Exclusion, gpu: str) -> Path:
     """Where it is written down who ended quarantines of a GPU: a chained journal."""
-    return exclusion.directory / "gpu" / f"{gpu}.cleared.jsonl"
+    return exclusion.cleared_path(gpu)
 
 
 def _require_line(option: str, text: str) -> None:
@@ -137,7 +137,7 @@ def _lock(stack: contextlib.ExitStack, exclusion: Exclusion, gpu: str, clock: Cl
         if error.refusal.code is not Code.HELD_BY:
             raise
         for record in registrations(exclusion.holds)[0]:
-            theirs = gpu in record.registration.gpus and not record.closed
+            theirs = gpu in record.registration.names and not record.closed
             if theirs and holder_lives(exclusion, record):
                 raise held_by(record, gpu, clock) from error
         raise

@@ -56,6 +56,10 @@ class Exclusion:
         """What keeps a GPU from being given out."""
         return self.directory / "gpu" / f"{gpu}.quarantine"
 
+    def cleared_path(self, gpu: str) -> Path:
+        """Where it is written down who ended quarantines of a GPU: a chained journal."""
+        return self.directory / "gpu" / f"{gpu}.cleared.jsonl"
+
     def fence_path(self, gpu: str) -> Path:
         """The highest fence that was granted on a GPU."""
         return self.directory / "fence" / gpu

@@ -1,11 +1,13 @@
 """Owner of one step: whatever descends from it is ended before the guard itself ends.
 
-``python -P -m pp4.hold.guard HOLD LABEL GRACE_S -- ARGV...`` starts ARGV in a session of its own
-and passes its own standard input on; standard output and standard error are the child's as they
-are.  The guard also has them open, so a reader sees their end only when the whole tree has ended.
+``python -P -m pp4.hold.guard HOLD LABEL GRACE_S UNTIL_NS -- ARGV...`` starts ARGV in a session of
+its own and passes its own standard input on; standard output and standard error are the child's as
+they are.  The guard also has them open, so a reader sees their end only when the whole tree has
+ended.
 
 The end of its input means stop: the end of the child's input, a grace, TERM to all descendants, a
-grace, KILL, proof.  TERM, HUP and INT mean the same without the first grace.  A child that ends by
+grace, KILL, proof.  TERM, HUP and INT mean the same without the first grace, and so does the boot
+time UNTIL_NS: nothing runs on because whoever should have ended it hangs.  A child that ends by
 itself has what it left behind ended as well.  So a stop takes three times GRACE_S at most (2 s at
 least for the proof); whoever kills the guard earlier has to end what is then left.
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import select
 import signal
 import subprocess
@@ -43,6 +46,9 @@ _READ = 1 << 10
 _SAY_S = 1.0
 _LONGEST_GRACE_S = 3600
 _LEAF_S = 2.0
+_LOOK_S = 5.0
+"""Longest wait before the clock is asked again: what waits does not count a suspend."""
+_DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _STOPPING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -60,12 +66,14 @@ class Order:
         hold: id of the HOLD.
         label: the step.
         grace_s: seconds that each part of a stop may take.
+        until_ns: boot time at which it is stopped whatever happens.
         argv: program and arguments; no shell reads them.
     """
 
     hold: str
     label: str
     grace_s: float
+    until_ns: int
     argv: tuple[str, ...]
 
 
@@ -73,18 +81,20 @@ def parse(arguments: Sequence[str]) -> Order:
     """Read the command line.
 
     Raises:
-        UsageError: ``USAGE`` for anything but ``HOLD LABEL GRACE_S -- ARGV...``.
+        UsageError: ``USAGE`` for anything but ``HOLD LABEL GRACE_S UNTIL_NS -- ARGV...``.
     """
-    found = " ".join(arguments[:4])
-    if len(arguments) < 5 or arguments[3] != "--" or not all((*arguments[:2], arguments[4])):
-        raise _usage("HOLD LABEL GRACE_S -- ARGV...", found)
+    found = " ".join(arguments[:5])
+    if len(arguments) < 6 or arguments[4] != "--" or not all((*arguments[:2], arguments[5])):
+        raise _usage("HOLD LABEL GRACE_S UNTIL_NS -- ARGV...", found)
     try:
         grace_s = float(arguments[2])
     except ValueError:
         grace_s = math.nan
     if not 0 <= grace_s <= _LONGEST_GRACE_S:
         raise _usage(f"0 to {_LONGEST_GRACE_S} seconds of grace", arguments[2])
-    return Order(arguments[0], arguments[1], grace_s, tuple(arguments[4:]))
+    if not _DIGITS.fullmatch(arguments[3]):
+        raise _usage("a boot time in nanoseconds", arguments[3])
+    return Order(arguments[0], arguments[1], grace_s, int(arguments[3]), tuple(arguments[5:]))
 
 
 def _usage(expected: str, found: str) -> UsageError:
@@ -183,16 +193,14 @@ class Guard:
         return process.pid, target
 
     def _attend(self, child: int, feed: Feed, tree: Tree) -> None:
-        """Pass input on until the child has ended or its tree has to be told to.
-
-        Before the stop there is no deadline here: whoever holds the other end of the input has it.
-        """
-        deadline: Deadline | None = None
+        """Pass input on until the child has ended or its tree has to be told to."""
+        clock = SystemClock()
+        now = clock.boottime_ns()
+        deadline = Deadline(clock, now, max(0, self._order.until_ns - now))
+        stopping = False
         pidfd = os.pidfd_open(child)
         try:
-            while not self._signals.stop:
-                if deadline is not None and deadline.expired():
-                    return
+            while not (self._signals.stop or deadline.expired()):
                 events = self._wait(pidfd, feed, deadline)
                 if pidfd in events:
                     return
@@ -200,19 +208,19 @@ class Guard:
                     self._signals.clear()
                     tree.reap()
                 feed.move(events)
-                if feed.ended and deadline is None:
-                    deadline = Deadline.after(SystemClock(), self._order.grace_s)
+                if feed.ended and not stopping:
+                    deadline, stopping = deadline.within(self._order.grace_s), True
         finally:
             os.close(pidfd)
 
-    def _wait(self, pidfd: int, feed: Feed, deadline: Deadline | None) -> dict[int, int]:
+    def _wait(self, pidfd: int, feed: Feed, deadline: Deadline) -> dict[int, int]:
         poll = select.poll()
         for descriptor in (pidfd, self._signals.descriptor):
             poll.register(descriptor, select.POLLIN)
         for descriptor, events in feed.interest().items():
             poll.register(descriptor, events)
         # up to the next millisecond: a wait that ends just before the deadline would spin
-        return dict(poll.poll(None if deadline is None else deadline.remaining_s() * 1000 + 1))
+        return dict(poll.poll(min(deadline.remaining_s(), _LOOK_S) * 1000 + 1))
 
     def _end(self, tree: Tree, leaf: Leaf | None) -> tuple[Owned, ...]:
         """End everything below the guard; -> what is left."""

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pp4.clock import Clock
 from pp4.hold.chained import Chained, processes_in, read_chained
 from pp4.hold.exclusion import Exclusion
+from pp4.hold.hop_sweep import known_hops
 from pp4.hold.processes import Owned
 from pp4.hold.records import Record, Tombstone
 from pp4.hold.survey import Quarantine, closing_of, state_of
@@ -73,6 +74,9 @@ def body_of(known: Known, exclusion: Exclusion, clock: Clock) -> dict[str, objec
     lines, fault = _lines(known.journal)
     words = {gpu: f"gpu.{rank}" for rank, gpu in enumerate(found.gpus)}
     leaves = {f"gpu.{rank}.uuid": gpu for rank, gpu in enumerate(found.gpus)}
+    hops = known_hops(known.record)
+    words |= {str(hop.recorded.login): f"hop.{hop.recorded.hop}" for hop in hops}
+    leaves |= {f"hop.{hop.recorded.hop}.login": str(hop.recorded.login) for hop in hops}
     here = {"host.name": socket.gethostname(), "host.boot_id": exclusion.boot_id}
     ended = f"{known.state}{_why(known)}"
     return {
@@ -95,6 +99,7 @@ def body_of(known: Known, exclusion: Exclusion, clock: Clock) -> dict[str, objec
             **_facts(known, exclusion, clock),
             **_end(known, head(lines)),
             "journal_fault": _without(fault, words),
+            **({"hops": [f"{hop.recorded.label}: {hop.found}" for hop in hops]} if hops else {}),
         },
         "private": opened({**here, **leaves}),
     }
@@ -122,7 +127,7 @@ def _why(known: Known) -> str:
 
 
 def _without(text: str, words: Mapping[str, str]) -> str:
-    """Put other words in the place of GPUs: their names stand in ``private`` alone."""
+    """Put other words in the place of GPUs and hosts: their names stand in ``private`` alone."""
     for gpu, word in words.items():
         text = text.replace(gpu, word)
     return text

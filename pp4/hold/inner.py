@@ -6,20 +6,23 @@ import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pp4.clock import Clock, Deadline, SystemClock
 from pp4.errors import Code, Refusal, UncleanError, WrongError
 from pp4.hold.open import Grant, OpenHold
 from pp4.hold.processes import Owned, start_token
 from pp4.receipts import journal as chain
-from pp4.receipts.admission import Admission
 from pp4.transport.interface import Channel
 from pp4.transport.local import LocalTransport
 from pp4.transport.pipes import Pipes
 from pp4.wire import Reply, Request
 from pp4.wire.facts import refusal_of
 from pp4.wire.holds import Granted, Line, Own
+
+if TYPE_CHECKING:
+    # every step loads this file, and few judge evidence
+    from pp4.receipts.admission import Admission
 
 _ANSWER_S = 60.0
 _BEGIN = 0.95

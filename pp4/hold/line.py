@@ -1,7 +1,8 @@
 """The coordinator's line to a supervisor: numbered requests, one answer each, taken up again.
 
 A request that got no answer is asked again under the same number over a new connection, until its
-deadline: the supervisor does what it was asked once and answers as often as it is asked.
+deadline: the supervisor does what it was asked once and answers as often as it is asked.  Only a
+host that shows another key ends the line at once: no attempt can make it the one that granted.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from pp4.wire.facts import refusal_of
 
 _ATTEMPT_S = 10.0
 _PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 2.0
+"""A host that counts who comes in vain is not called ten times a second."""
 _TIMED_OUT = {Code.STEP_TIMEOUT, Code.DEADLINE, Code.LEASE_LOST}
 _WRONG = {Code.CONNECTION_LOST, Code.RANK_DIED, Code.BAD_FRAME, Code.INTERNAL}
 
@@ -51,6 +54,9 @@ class Line:
         host: where the supervisor is.
         argv: the program that is the near end there.
         attempt_s: how long one attempt may take before a new connection is tried.
+
+    Attributes:
+        ended: why it ended for good, ``HOST_KEY``; None while there is any use in asking.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class Line:
         self._lock = threading.Lock()
         self._stream: Stream | None = None
         self._decoder = Decoder()
+        self.ended: Pp4Error | None = None
 
     def ask(self, verb: str, arguments: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
         """Ask for one thing, as often as it takes; -> the facts of the answer.
@@ -72,15 +79,19 @@ class Line:
             Pp4Error: the refusal that was answered.
             TimedOutError: ``STEP_TIMEOUT``, no answer came; whether it was done is unknown.
             WrongError: ``CONNECTION_LOST``, likewise.
+            RefusedError: ``HOST_KEY``, the host has another key now; so from then on.
         """
         request = Request(sequence=next(self._numbers), verb=verb, arguments=arguments)
+        pause_s = _PAUSE_S
         while True:
             try:
                 return self._facts(self._exchanged(request, deadline.within(self._attempt_s)))
             except _Unanswered as unanswered:
+                time.sleep(min(pause_s, deadline.remaining_s()))
+                # asked after the pause: an attempt without any time would hide why the last failed
                 if deadline.expired():
                     raise unanswered.why from None
-                time.sleep(_PAUSE_S)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def once(self, verb: str, arguments: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
         """As :meth:`ask`, with one attempt: for what must not be begun twice."""
@@ -102,9 +113,14 @@ class Line:
             expected, found = "an answer to what was asked before", "none in time"
             raise _Unanswered(TimedOutError(Refusal(Code.STEP_TIMEOUT, where, expected, found)))
         try:
+            if self.ended is not None:
+                raise self.ended
             return self._attempt(request, deadline)
         except Pp4Error as error:
             self.drop()
+            if error.refusal.code is Code.HOST_KEY:
+                self.ended = error
+                raise
             raise _Unanswered(error) from error
         except BaseException:
             # a signal in the middle: nobody knows how far the stream was read
@@ -153,4 +169,6 @@ def raised(refusal: Refusal) -> Pp4Error:
 
 def there(refusal: Refusal, host: Host) -> Refusal:
     """The refusal of another host as it is shown here: what it says to do is to be done there."""
-    return refusal if host.name == "local" else replace(refusal, host=host.address)
+    # one that a further host spoke keeps that host's name
+    named = host.name == "local" or refusal.host != "local"
+    return refusal if named else replace(refusal, host=host.address)

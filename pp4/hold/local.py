@@ -1,4 +1,4 @@
-"""A HOLD of GPUs of this machine, by a coordinator that is itself the one that holds.
+"""A HOLD of GPUs of this machine, in the process that holds: that of a supervisor.
 
 What others must know of it (registration, processes, tombstone) lies in ``holds/<id>`` of the
 exclusion's directory, what is its user's alone (journal, work) in ``holds/<id>`` of the state
@@ -21,6 +21,7 @@ from pathlib import Path
 from pp4.clock import Clock, Deadline, SystemClock
 from pp4.errors import BadInputError, Code, Pp4Error, Refusal, RefusedError, UncleanError
 from pp4.hold import processes
+from pp4.hold.children import inherited_fence, lock_children
 from pp4.hold.durable import flush_directory, unwritable
 from pp4.hold.exclusion import Exclusion, require_gpus
 from pp4.hold.interruption import ended, undisturbed
@@ -28,7 +29,15 @@ from pp4.hold.journal import Journal
 from pp4.hold.local_hold import LocalHold
 from pp4.hold.open import Grant, OpenHold
 from pp4.hold.places import own_directory
-from pp4.hold.records import Coordinator, Registration, highest_granted, read_records, write
+from pp4.hold.records import (
+    Coordinator,
+    Parent,
+    Record,
+    Registration,
+    highest_granted,
+    read_records,
+    write,
+)
 from pp4.hold.sweep import held_by, moment, sweep
 from pp4.receipts.admission import Admission, Command
 from pp4.transport.interface import Transport
@@ -52,6 +61,7 @@ def open_local(
     bound_s: float = BOUND_S,
     rehearsal: bool = False,
     asked_by: str | None = None,
+    parent: Parent | None = None,
 ) -> Iterator[OpenHold]:
     """Hold one GPU or two of this machine; at the end prove that nothing is left, and let go.
 
@@ -65,12 +75,14 @@ def open_local(
         bound_s: seconds after which nothing starts any more, at most 5400.
         rehearsal: whether the GPUs are held as names only, and the admission is a rehearsal's.
         asked_by: the coordinator, where that is somebody else; for people.
+        parent: the HOLD of another host that this one is a child of: the GPUs are that one's.
 
     Raises:
         BadInputError: GPUs or bound out of their domain.
         RefusedError: ``HELD_BY`` with the HOLD, since when, and its process; ``QUARANTINED``;
             ``FENCE_LOST``; ``EXCLUSION``; ``WRONG_KIND``: an admission that opens no HOLD;
-            ``UNWRITABLE``, ``UNREADABLE``.  Nothing was started then.
+            ``UNWRITABLE``, ``UNREADABLE``; of a child, ``STALE_FENCE`` and ``EXISTS``.  Nothing
+            was started then.
         UncleanError: ``SURVIVOR``: something that was started is still alive, its GPUs are in
             quarantine; ``UNWRITABLE``: the end could not be recorded, or the work not removed.
     """
@@ -80,14 +92,22 @@ def open_local(
     for directory in (state_dir, exclusion.directory):
         _require_room(directory)
     with contextlib.ExitStack() as stack:
-        _lock(stack, exclusion, gpus, clock)
-        grant = _grant(exclusion, gpus, clock, bound_s)
+        if parent is None:
+            _lock(stack, exclusion, gpus, clock)
+        else:
+            lock_children(stack, exclusion, gpus, parent.origin)
+        grant = _grant(exclusion, gpus, clock, bound_s, parent)
         hold: LocalHold | None = None
         why = "cancelled"
         try:
             # a signal in between would leave a registration that nobody takes back
             with undisturbed():
-                hold = _register(admission, transport, clock, grant, exclusion, state_dir, asked_by)
+                hold = _register(
+                    admission, transport, clock, grant, exclusion, state_dir, asked_by, parent
+                )
+            if parent is not None:
+                # what it has from here on is its parent's
+                stack.close()
             yield hold
             why = "done"
         except Exception:
@@ -146,19 +166,36 @@ def _named(exclusion: Exclusion, error: RefusedError, clock: Clock) -> RefusedEr
             found = record.registration
             open_here = not record.closed and found.boot_id == exclusion.boot_id
             # of two, the one whose coordinator died waits for a sweep
-            if open_here and gpu in found.gpus and record.coordinator.alive():
+            if open_here and gpu in found.names and record.coordinator.alive():
                 return held_by(record, gpu, clock)
         time.sleep(_POLL_S)
     return RefusedError(replace(error.refusal, found="a lock whose holder has not registered yet"))
 
 
-def _grant(exclusion: Exclusion, gpus: Sequence[str], clock: Clock, bound_s: float) -> Grant:
-    """Grant GPUs whose locks are held, after proof that nobody else's work is left on them."""
-    exclusion.require_usable(gpus)
-    records = read_records(exclusion.holds)
+def _next_fence(
+    exclusion: Exclusion, gpus: Sequence[str], records: Sequence[Record], clock: Clock
+) -> int:
+    """Take a fence that was never granted, after proof that nobody else's work is left."""
     sweep(exclusion, gpus, records, clock)
     fence = 1 + max(exclusion.highest_fence(gpu, highest_granted(records, gpu)) for gpu in gpus)
     exclusion.raise_fence(gpus, fence)
+    return fence
+
+
+def _grant(
+    exclusion: Exclusion,
+    gpus: Sequence[str],
+    clock: Clock,
+    bound_s: float,
+    parent: Parent | None,
+) -> Grant:
+    """Grant GPUs whose locks are held, or a child that needs none."""
+    exclusion.require_usable(gpus)
+    records = read_records(exclusion.holds)
+    if parent is None:
+        fence = _next_fence(exclusion, gpus, records, clock)
+    else:
+        fence = inherited_fence(exclusion, gpus, parent, records, clock)
     return Grant(
         hold_id=secrets.token_hex(8),
         fence=fence,
@@ -179,6 +216,7 @@ def _register(
     exclusion: Exclusion,
     state_dir: Path,
     asked_by: str | None,
+    parent: Parent | None = None,
 ) -> LocalHold:
     """Write the registration, then open the journals.
 
@@ -195,7 +233,7 @@ def _register(
             if own != public:
                 _make(own, 0o700)
             _make(own / "work", 0o700)
-            registered = _registration(admission, transport, grant, own, asked_by)
+            registered = _registration(admission, transport, grant, own, asked_by, parent)
             write(public / "registration.json", registered)
             books = Journal(public / "procs.jsonl")
             undo.callback(books.close)
@@ -221,7 +259,12 @@ def _make(directory: Path, mode: int) -> None:
 
 
 def _registration(
-    admission: Admission, transport: Transport, grant: Grant, own: Path, asked_by: str | None
+    admission: Admission,
+    transport: Transport,
+    grant: Grant,
+    own: Path,
+    asked_by: str | None,
+    parent: Parent | None,
 ) -> Registration:
     deadline = grant.deadline
     if deadline is None or grant.boot_id is None:
@@ -251,4 +294,5 @@ def _registration(
         opened_boottime_ns=str(deadline.start_ns),
         deadline_boottime_ns=str(deadline.start_ns + deadline.limit_ns),
         journal=str(own / "journal.jsonl"),
+        parent=parent,
     )

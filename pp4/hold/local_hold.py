@@ -42,6 +42,8 @@ class LocalHold(OpenHold):
     Attributes:
         public: directory of its registration and its tombstone.
         on_end: run once everything was ended; its texts stand in the tombstone.
+        elsewhere: proves what was started on other hosts over, once everything here was ended; its
+            texts name what is not proven.
         orphans: finds what was started under this HOLD and whose parents have ended; a supervisor
             inherits it.
     """
@@ -61,6 +63,7 @@ class LocalHold(OpenHold):
         self._books, self._exclusion = books, exclusion
         self.public = exclusion.holds / grant.hold_id
         self.on_end: Callable[[], tuple[str, ...]] = tuple
+        self.elsewhere: Callable[[], tuple[str, ...]] = tuple
         self.orphans: Callable[[], tuple[Owned, ...]] = tuple
         self._restored: tuple[str, ...] | None = None
         self._ending = False
@@ -117,6 +120,7 @@ class LocalHold(OpenHold):
         why = self._why = self._why or why
         self._say_closing(why, ())
         left = self._stop_all() + [str(owned) for owned in self._end_rest()]
+        left += self.elsewhere()
         self._restore()
         self.journal.close()
         self._books.close()

@@ -12,15 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pp4.clock import Clock, Deadline, SystemClock
 from pp4.config import child_environment
 from pp4.errors import Code, Refusal, TimedOutError, UncleanError
 from pp4.hold.interruption import undisturbed
 from pp4.hold.processes import Owned, start_token
-from pp4.receipts.admission import Admission
 from pp4.transport.interface import Channel, Transport
+
+if TYPE_CHECKING:
+    # every step loads this file, and few judge evidence
+    from pp4.receipts.admission import Admission
 
 _GRACE_S = 5.0
 _POLL_S = 0.01
@@ -214,6 +217,10 @@ class OpenHold:
 
     def _stop_all(self) -> list[str]:
         """End what has a channel; -> groups of which something is left."""
+        for _, channel in self._owned:
+            if channel is not None:
+                # all of them at once: each takes its graces
+                channel.end_input()
         return [
             f"the group of {owned.label} (pid {owned.pid})"
             for owned, channel in self._owned

@@ -47,6 +47,7 @@ class SeenHold:
         why: why it is closing or closed, empty otherwise or where it is not told.
         alive: its processes that are seen; the holder is none of them.
         unproven: texts about what is neither seen nor proven dead.
+        parent: the HOLD of another host that it is a child of, and the hop; empty for any other.
         exclusion: ``host`` or ``private``.
         directory: where its records lie.
     """
@@ -62,6 +63,7 @@ class SeenHold:
     why: str
     alive: tuple[str, ...]
     unproven: tuple[str, ...]
+    parent: str
     exclusion: str
     directory: Path
 
@@ -161,6 +163,7 @@ def _hold(
         why=why,
         alive=alive,
         unproven=unproven,
+        parent="" if found.parent is None else str(found.parent),
         exclusion=found.exclusion,
         directory=record.directory,
     )

@@ -68,8 +68,9 @@ def prune(
 def _kept(exclusion: Exclusion, records: Sequence[Record]) -> set[str]:
     """Ids of HOLDs that something rests on."""
     kept: set[str] = set()
-    for gpu in gpus_on_disk(exclusion, records):
-        theirs = [record for record in records if gpu in record.registration.gpus]
+    names = {name for record in records for name in record.registration.names}
+    for gpu in names.union(gpus_on_disk(exclusion, records)):
+        theirs = [record for record in records if gpu in record.registration.names]
         # of all users: without it a lost fence would look like one that never was
         highest = max((int(record.registration.fence) for record in theirs), default=0)
         kept |= {r.registration.hold for r in theirs if int(r.registration.fence) == highest}
@@ -108,7 +109,7 @@ def _remove(
     """Remove a HOLD; -> False where its GPUs are held: whoever has them may be reading it."""
     *own, public = places
     try:
-        with exclusion.locked(record.registration.gpus):
+        with exclusion.locked(record.registration.names):
             for place in own:
                 shutil.rmtree(place)
             # from here on nobody takes the rest for a HOLD

@@ -12,7 +12,7 @@ from typing import Any
 
 from pp4.clock import Deadline, SystemClock
 from pp4.config.hold_file import HoldFile
-from pp4.config.holds import Login
+from pp4.config.holds import Login, ReceivingHost
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
 from pp4.hold.line import raised, there
 from pp4.hold.staging import Staged, drop, stage, sweep, take
@@ -80,16 +80,17 @@ def _is_refusal(answer: Mapping[str, Any]) -> bool:
     return {"code", "where", "expected", "found", "next"} <= set(answer)
 
 
-def _settings(file: HoldFile) -> dict[str, str]:
-    given = {"PP4_STATE_DIR": file.host.state_dir, "PP4_HOST_DIR": file.host.host_dir}
+def _settings(there: ReceivingHost) -> dict[str, str]:
+    given = {"PP4_STATE_DIR": there.state_dir, "PP4_HOST_DIR": there.host_dir}
     return {name: text for name, text in given.items() if text is not None}
 
 
-def _connected(file: HoldFile) -> Host:
-    if file.host.login is None:
+def _connected(there: ReceivingHost) -> Host:
+    if there.login is None:
         return LocalHost()
     # paramiko is loaded only where it is needed
-    from pp4.transport.ssh import SshAddress, SshHost
+    from pp4.transport.lasting import LastingHost
+    from pp4.transport.ssh import SshAddress
 
     def address(login: Login, jump: Login | None = None) -> SshAddress:
         return SshAddress(
@@ -98,12 +99,12 @@ def _connected(file: HoldFile) -> Host:
             user=login.user,
             identity_file=login.identity_file,
             host_key=login.host_key,
-            agent=file.host.agent,
+            agent=there.agent,
             jump=None if jump is None else address(jump),
         )
 
     deadline = Deadline.after(SystemClock(), _CONNECT_S)
-    return SshHost(address(file.host.login, file.host.jump), deadline)
+    return LastingHost(address(there.login, there.jump), deadline)
 
 
 @contextlib.contextmanager
@@ -117,22 +118,29 @@ def reached(file: HoldFile, source: Source | None = None) -> Iterator[Place]:
     Raises:
         RefusedError, WrongError, TimedOutError: what the way there or the staging ends in.
     """
-    with contextlib.closing(_connected(file)) as host:
-        if file.host.transport == "local":
-            here = (f"PYTHONPATH={_PACKAGE.parent}", file.host.python, "-P", "-m")
-            yield Place(host, here, _settings(file))
-            return
-        with _staged(host, file, source or installed_source()) as staged:
-            yield Place(host, tuple(staged.argv("")[:-1]), _settings(file))
+    with reached_host(file.host, source) as place:
+        yield place
 
 
 @contextlib.contextmanager
-def _staged(host: Host, file: HoldFile, source: Source) -> Iterator[Staged]:
+def reached_host(there: ReceivingHost, source: Source | None = None) -> Iterator[Place]:
+    """Connect to a host, with the code on it; see :func:`reached`."""
+    with contextlib.closing(_connected(there)) as host:
+        if there.transport == "local":
+            here = (f"PYTHONPATH={_PACKAGE.parent}", there.python, "-P", "-m")
+            yield Place(host, here, _settings(there))
+            return
+        with _staged(host, there, source or installed_source()) as staged:
+            yield Place(host, tuple(staged.argv("")[:-1]), _settings(there))
+
+
+@contextlib.contextmanager
+def _staged(host: Host, there: ReceivingHost, source: Source) -> Iterator[Staged]:
     """Have the code there for as long as the block runs; whoever uses it last takes it away."""
     use = secrets.token_hex(8)
     for last in (False, True):
         deadline = Deadline.after(SystemClock(), _STAGE_S)
-        staged = stage(host, file.host.python, file.host.state_dir, source, _PACKAGE, deadline)
+        staged = stage(host, there.python, there.state_dir, source, _PACKAGE, deadline)
         try:
             take(host, staged, use, deadline)
             break

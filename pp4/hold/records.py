@@ -8,8 +8,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import ValidationError
+from pydantic import StringConstraints, ValidationError
 
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.hold import durable
@@ -30,8 +31,24 @@ class Coordinator(Model):
     uid: Count
 
 
+class Parent(Model):
+    """The HOLD of another host that a child belongs to; see :class:`pp4.wire.holds.Parent`."""
+
+    hold: Text
+    fence: U64
+    hop: Count
+    # it becomes a part of names of files
+    origin: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+
+    def __str__(self) -> str:
+        return f"HOLD {self.hold}, hop {self.hop}"
+
+
 class Registration(Model):
-    """``registration.json``: who was granted what, until when; boot times in nanoseconds."""
+    """``registration.json``: who was granted what, until when; boot times in nanoseconds.
+
+    The GPUs of a child are names: its parent has them, on its own host.
+    """
 
     hold: Text
     command: Text
@@ -48,6 +65,17 @@ class Registration(Model):
     opened_boottime_ns: U64
     deadline_boottime_ns: U64
     journal: Text
+    parent: Parent | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names under which its locks and fences lie.
+
+        Those of a child are its parent's: of a host of its own, and none of this host's GPUs.
+        """
+        if self.parent is None:
+            return self.gpus
+        return tuple(child_name(gpu, self.parent.origin) for gpu in self.gpus)
 
 
 class Tombstone(Model):
@@ -99,13 +127,22 @@ class Record:
         return Owned(found.pid, found.start_token, f"coordinator of HOLD {self.registration.hold}")
 
 
+def child_name(gpu: str, origin: str) -> str:
+    """The name of a lock and of a fence that children share; no GPU has a dot in its name."""
+    return f"{gpu}.{origin}"
+
+
 def write(path: Path, model: Model) -> None:
     """Write one of the models durably, for every user to read.
 
     Raises:
         RefusedError: ``UNWRITABLE``.
     """
-    durable.replace_object(path, model.model_dump(mode="json"))
+    tree = model.model_dump(mode="json")
+    if tree.get("parent", "") is None:
+        # an earlier pp4 reads every registration of its host, and knows no children
+        del tree["parent"]
+    durable.replace_object(path, tree)
 
 
 def read_records(holds: Path) -> list[Record]:
@@ -158,9 +195,14 @@ def _has_survivors(path: Path) -> bool:
     return tree is not None and bool(tree.get("survivors"))
 
 
-def highest_granted(records: Sequence[Record], gpu: str) -> int | None:
-    """Return the highest fence in any registration of a GPU, None where there is none."""
-    fences = [int(r.registration.fence) for r in records if gpu in r.registration.gpus]
+def highest_granted(records: Sequence[Record], name: str) -> int | None:
+    """Return the highest fence in any registration of a GPU, None where there is none.
+
+    Args:
+        records: every HOLD.
+        name: one of :attr:`Registration.names`.
+    """
+    fences = [int(r.registration.fence) for r in records if name in r.registration.names]
     return max(fences, default=None)
 
 

@@ -24,6 +24,7 @@ from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
 from pp4.hold import durable, processes
 from pp4.hold.chained import read_chained
 from pp4.hold.exclusion import Exclusion, open_exclusion
+from pp4.hold.hop_sweep import hops_left, hops_proven
 from pp4.hold.incident import Known, body_of
 from pp4.hold.processes import Owned
 from pp4.hold.records import Record, Tombstone
@@ -113,11 +114,12 @@ def _swept(exclusion: Exclusion, record: Record, clock: Clock) -> tuple[str, ...
         # somebody else may have buried it meanwhile, and a tombstone is written once
         record = _asked(exclusion, record.registration.hold)
         same_boot = record.registration.boot_id == exclusion.boot_id
-        if same_boot and _quarantines(exclusion, record):
+        kept = [one.hold for one in _quarantines(exclusion, record)]
+        if kept and (same_boot or record.registration.hold in kept):
             # that it is still there means that nobody has given his word yet
-            return ()
+            return _kept_back(exclusion, record)
         try:
-            sweep(exclusion, record.registration.gpus, [record], clock)
+            sweep(exclusion, record.registration.names, [record], clock)
         except RefusedError as error:
             if error.refusal.code in (Code.HELD_BY, Code.EXCLUSION):
                 raise
@@ -128,6 +130,16 @@ def _swept(exclusion: Exclusion, record: Record, clock: Clock) -> tuple[str, ...
         return ()
     user = record.registration.coordinator.uid
     return (f"everything is proven dead, and only user {user} can write the tombstone",)
+
+
+def _kept_back(exclusion: Exclusion, record: Record) -> tuple[str, ...]:
+    """Ask further hosts once more about a HOLD in quarantine; -> what keeps it there.
+
+    A further host that was out of reach may be back: its word is taken down, and the quarantine is
+    still a person's to end.
+    """
+    seen = sighting(exclusion, record, processes.marked(record.registration.hold))
+    return () if seen.alive else hops_left(record)
 
 
 def _locked(
@@ -141,7 +153,7 @@ def _locked(
     deadline = Deadline.after(SystemClock(), _LOCK_S)
     while True:
         try:
-            stack.enter_context(exclusion.locked(record.registration.gpus))
+            stack.enter_context(exclusion.locked(record.registration.names))
         except RefusedError as error:
             if error.refusal.code is not Code.HELD_BY:
                 raise
@@ -198,7 +210,9 @@ def _untold(quarantine: Quarantine, record: Record, alive: Sequence[Owned]) -> l
         return [f"its GPUs are in quarantine for HOLD {quarantine.hold}"]
     same = record.registration.coordinator.pid_namespace == processes.namespace()
     seen = {owned.pid for owned in alive}
-    return [text for text in quarantine.survivors if not same or _open(text, seen)]
+    over = hops_proven(record, quarantine.survivors)
+    left = [text for text in quarantine.survivors if text not in over]
+    return [text for text in left if not same or _open(text, seen)]
 
 
 def _open(text: str, seen: Container[int]) -> bool:

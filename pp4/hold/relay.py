@@ -14,6 +14,7 @@ import contextlib
 import os
 import re
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -23,10 +24,9 @@ from pathlib import Path
 from pp4.config import child_environment, load_settings
 from pp4.errors import BadInputError, Code, Exit, Pp4Error, Refusal, RefusedError, WrongError
 from pp4.hold import durable
-from pp4.hold.served import SOCKET
 from pp4.receipts.canonical import shown
 from pp4.wire import Decoder, Reply, Request, encode, encode_reply
-from pp4.wire.holds import Closed
+from pp4.wire.holds import SOCKET, Closed
 
 _READ = 1 << 16
 _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
@@ -82,7 +82,7 @@ def start_supervisor(request: Request) -> Reply:
             process.stdin.write(encode(request))
             process.stdin.flush()
         try:
-            answer = _one(process.stdout.fileno())
+            answer = _one(_unless_left(process.stdout.fileno(), process.pid))
         except WrongError as error:
             said = process.stderr.read(_READ).decode(errors="replace").strip().splitlines()
             found = "none; " + (said or ["nothing said"])[-1][:300]
@@ -90,6 +90,24 @@ def start_supervisor(request: Request) -> Reply:
             raise WrongError(refusal) from error
     if not isinstance(answer, Reply):
         raise WrongError(Refusal(Code.BAD_FRAME, "supervisor", "a reply", answer.kind))
+    return answer
+
+
+def _unless_left(answer: int, supervisor: int) -> int:
+    """Wait for an answer; whoever asked and leaves before it wants no HOLD; -> its descriptor.
+
+    Nobody speaks before the answer, so whatever comes is the end of the input.  A supervisor that
+    is asked to end takes back what it has begun, and says so.
+    """
+    with selectors.DefaultSelector() as selector:
+        selector.register(answer, selectors.EVENT_READ)
+        with contextlib.suppress(PermissionError, ValueError):
+            # a file or no input at all cannot say that somebody has left
+            selector.register(0, selectors.EVENT_READ)
+        while answer not in {key.fd for key, _ in selector.select()}:
+            selector.unregister(0)
+            # not waited for, so the id is its own
+            os.kill(supervisor, signal.SIGTERM)
     return answer
 
 

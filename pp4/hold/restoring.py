@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from pp4.hold import durable
 from pp4.hold.around import run_each
+from pp4.hold.trees import orphans_let_go
 from pp4.receipts.canonical import dump
 from pp4.wire.holds import HostCommand
 
@@ -44,7 +45,9 @@ def settle(directory: Path) -> tuple[str, ...]:
     tree = durable.read_object(path)
     if tree is None:
         return ()
-    told = run_each(_read(tree), directory)
+    # what they start again is to live on: it is no part of the HOLD
+    with orphans_let_go():
+        told = run_each(_read(tree), directory)
     durable.remove(path)
     return told
 

@@ -12,8 +12,8 @@ from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError
 from pp4.hold.desk import Desk
 from pp4.wire import Decoder, Reply, Request, encode_reply
+from pp4.wire.holds import SOCKET
 
-SOCKET = "socket"
 _READ = 1 << 16
 _BACKLOG = 16
 _CONNECTIONS = 32
@@ -112,9 +112,10 @@ class Server:
                 wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if one.unread else 0)
                 selector.register(one, wanted)
             for step in self._desk.steps.values():
-                if not step.ended:
-                    selector.register(step.channel, selectors.EVENT_READ)
-            ready = {key.fileobj for key, _ in selector.select(self._tick_s)}
+                for end, events in step.awaited:
+                    selector.register(end, events)
+            busy = any(step.busy for step in self._desk.steps.values())
+            ready = {key.fileobj for key, _ in selector.select(0 if busy else self._tick_s)}
         if self._listener in ready:
             self._accept()
         for one in [one for one in self._connections if one in ready]:
@@ -124,13 +125,17 @@ class Server:
         with contextlib.suppress(OSError):
             link, _ = self._listener.accept()
             if len(self._connections) >= _CONNECTIONS:
-                link.close()
-                return
+                # a way that was lost without a word leaves its end here, and is the most silent
+                self._connections.pop(0).link.close()
             link.setblocking(False)
             self._connections.append(_Connection(link))
 
     def _serve(self, one: _Connection) -> None:
         requests = one.requests()
+        if requests:
+            # the oldest of them is the one that has been silent longest
+            self._connections.remove(one)
+            self._connections.append(one)
         for request in requests or ():
             reply = self._desk.answer_once(request)
             if reply is None:

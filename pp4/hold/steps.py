@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import selectors
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import IO, Any
 
-from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError
 from pp4.hold.guard import GUARD
 from pp4.hold.local_hold import LocalHold
+from pp4.hold.processes import start_token
+from pp4.hold.trees import descendants
 from pp4.transport.local import LocalChannel
 from pp4.wire import Message, Reply, Request
 from pp4.wire.facts import read
@@ -17,13 +21,19 @@ from pp4.wire.holds import Granted, Line, Own, Run, Start, Watched
 
 GRACE_S = 2.0
 """How long the guard waits for an end before it asks, and again before it kills."""
-_ANSWER_S = 1.0
-"""How long a step may leave its pipe full: the supervisor waits for nobody."""
+_UNREAD = 1 << 20
+"""Bytes of answers that a step may leave unread before nothing more is taken from it."""
+_AT_A_TIME = 32
+"""Messages that are taken from a step before others are looked at."""
+_AT_ONCE = 1 << 18
+"""Bytes of items, about, in one answer to whoever watches."""
 _ITEMS = 100_000
 _ITEM_BYTES = 8 << 20
 _REST = 256
 """Readings of what a step that has ended may still have written."""
 _RUN = 1
+_LATE_NS = 10**9
+"""How much later than its supervisor a guard ends a step: only one that hangs is that late."""
 
 
 class Step:
@@ -41,13 +51,16 @@ class Step:
     def __init__(self, hold: LocalHold, granted: Granted, asked: Start) -> None:
         self._hold = hold
         self.items: list[dict[str, Any]] = []
-        self._bytes = 0
+        self._bytes = self._left = 0
+        self._over = False
+        self._waiting: deque[Message] = deque()
         self.ended = False
         self._facts: dict[str, Any] | None = None
         self._refusal: dict[str, str] | None = None
         program = [sys.executable, "-P", "-m", asked.module]
         label = f"{GUARD}{asked.label}"
-        guarded = [hold.hold_id, label, f"{GRACE_S:g}", "--", *program]
+        until_ns = granted.deadline_boottime_ns + _LATE_NS
+        guarded = [hold.hold_id, label, f"{GRACE_S:g}", str(until_ns), "--", *program]
         channel = hold.start("pp4.hold.guard", guarded, environment={}, label=label)
         if not isinstance(channel, LocalChannel):
             raise TypeError("a supervisor starts its steps on its own machine")
@@ -57,17 +70,47 @@ class Step:
             "own": self._own,
             "journal": self._journal,
         }
-        channel.send(Request(sequence=_RUN, verb="run", arguments=told), _soon())
+        channel.post(Request(sequence=_RUN, verb="run", arguments=told))
 
     def watched(self, after: int) -> Watched:
-        """What it told from item number ``after`` on, and its end."""
+        """What it told from item number ``after`` on, and, with the last of it, its end."""
+        items = tuple(self._some(after))
+        ended = self.ended and after + len(items) >= len(self.items)
         return Watched(
-            items=tuple(self.items[after:]),
+            items=items,
             last_line=(self.channel.last_lines(1) or ("",))[-1],
-            ended=self.ended,
-            facts=self._facts,
-            refusal=self._refusal,
+            ended=ended,
+            facts=self._facts if ended else None,
+            refusal=self._refusal if ended else None,
         )
+
+    def _some(self, after: int) -> Iterator[dict[str, Any]]:
+        """Items from a number on, as many as one answer should carry; at least one."""
+        taken = 0
+        for item in self.items[after:]:
+            yield item
+            taken += len(repr(item))
+            if taken > _AT_ONCE:
+                return
+
+    @property
+    def done(self) -> bool:
+        """Whether it has answered, and with no refusal."""
+        return self.ended and self._refusal is None
+
+    @property
+    def awaited(self) -> tuple[tuple[IO[bytes] | LocalChannel, int], ...]:
+        """What of it to wait for, with the events of :mod:`selectors`."""
+        if self.ended:
+            return ()
+        unread = ((self.channel.input, selectors.EVENT_WRITE),) if self._left else ()
+        heard = ((self.channel, selectors.EVENT_READ),) if self._left <= _UNREAD else ()
+        return unread + heard
+
+    @property
+    def busy(self) -> bool:
+        """Whether something that it said waits to be taken, and nothing has to come for that."""
+        return bool(self._waiting) and self._left <= _UNREAD and not self.ended
 
     def pump(self) -> None:
         """Take what has come from it; never waits for more."""
@@ -75,17 +118,26 @@ class Step:
             return
         try:
             # asked first: what it wrote before its end is there by then
-            over = self.channel.exited
-            for _ in range(_REST if over else 1):
-                messages = self.channel.poll()
-                for message in messages:
-                    self._take(message)
-                if not messages:
+            self._over = self.channel.exited
+            if not self._over:
+                self._left = self.channel.flush()
+            for _ in range(_REST if self._over else 1):
+                if self.ended or not self._take_some():
                     break
-            if over and not self.ended:
+            if self._over and not self.ended and not self._waiting:
                 raise self.channel.gone()
         except Pp4Error as error:
             self._end(refusal=error.refusal.as_dict())
+
+    def _take_some(self) -> bool:
+        """Take a few messages; -> whether there were any."""
+        if not self._waiting:
+            self._waiting.extend(self.channel.poll())
+        taken = 0
+        while self._waiting and taken < _AT_A_TIME and (self._over or self._left <= _UNREAD):
+            self._take(self._waiting.popleft())
+            taken += 1
+        return taken > 0
 
     def _take(self, message: Message) -> None:
         if isinstance(message, Reply) and message.sequence == _RUN:
@@ -96,7 +148,11 @@ class Step:
             if len(self.items) < _ITEMS and self._bytes < _ITEM_BYTES:
                 self.items.append(message.arguments)
         elif isinstance(message, Request):
-            self.channel.send(self._answer(message), _soon())
+            answer = self._answer(message)
+            # one that has ended reads nothing, and has perhaps answered behind this
+            if not self._over:
+                self.channel.post(answer)
+                self._left = self.channel.flush()
 
     def _answer(self, request: Request) -> Reply:
         try:
@@ -110,6 +166,10 @@ class Step:
 
     def _own(self, given: dict[str, Any]) -> dict[str, Any]:
         asked = read(Own, given)
+        below = {owned.pid for owned in descendants(os.getpid())}
+        if start_token(asked.pid) is not None and asked.pid not in below:
+            where, expected = f"process {asked.pid}", "one that this step has started"
+            raise RefusedError(Refusal(Code.SURVIVOR, where, expected, "somebody else's"))
         self._hold.own(asked.pid, asked.label)
         return {}
 
@@ -122,7 +182,3 @@ class Step:
         self, facts: dict[str, Any] | None = None, refusal: dict[str, str] | None = None
     ) -> None:
         self.ended, self._facts, self._refusal = True, facts, refusal
-
-
-def _soon() -> Deadline:
-    return Deadline.after(SystemClock(), _ANSWER_S)

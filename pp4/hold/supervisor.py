@@ -19,11 +19,11 @@ from pathlib import Path
 from pp4.clock import Clock, Deadline, SystemClock
 from pp4.config import load_settings
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
-from pp4.hold import durable
-from pp4.hold.around import require_quiet
+from pp4.hold import durable, records
 from pp4.hold.cgroup import leaves
 from pp4.hold.desk import Desk
 from pp4.hold.exclusion import open_exclusion
+from pp4.hold.hops import Hops
 from pp4.hold.lease import Lease
 from pp4.hold.local import open_local
 from pp4.hold.local_hold import LocalHold
@@ -39,7 +39,7 @@ from pp4.transport.local import LocalTransport
 from pp4.transport.pipes import Pipes
 from pp4.wire import Reply, Request
 from pp4.wire.facts import read
-from pp4.wire.holds import Closed, Granted, Open
+from pp4.wire.holds import Closed, Granted, Open, Parent
 
 RESERVE_S = 60.0
 """What a HOLD keeps of its time for its own end, or a tenth of a short one."""
@@ -153,6 +153,14 @@ def _put_back(hold: str, own: Path) -> tuple[str, ...]:
     return settle(own)
 
 
+def _parent(asked: Parent | None) -> records.Parent | None:
+    if asked is None:
+        return None
+    return records.Parent(
+        hold=asked.hold, fence=str(asked.fence), hop=asked.hop, origin=asked.origin
+    )
+
+
 @contextlib.contextmanager
 def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted]]:
     """Hold the GPUs with everything that belongs around them."""
@@ -171,6 +179,7 @@ def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted]]:
         bound_s=asked.bound_s - _reserve_s(asked),
         rehearsal=asked.rehearsal,
         asked_by=asked.coordinator,
+        parent=_parent(asked.parent),
     ) as hold:
         if not isinstance(hold, LocalHold):
             raise TypeError("a HOLD of this machine")
@@ -181,7 +190,6 @@ def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted]]:
         for text in settle_lost(own.parent, hold.public.parent):
             hold.journal.add("restore", "end", found=text)
         keep(own, asked.restore)
-        require_quiet(asked.quiesce, own)
         yield hold, _granted(hold, asked, state_dir)
 
 
@@ -206,9 +214,12 @@ def _serve(asked: Open, sequence: int, clock: Clock, pipes: Pipes) -> None:
     ending: Pp4Error | None = None
     try:
         with _opened(asked, clock) as (hold, granted):
-            desk = Desk(hold, granted, Lease(clock, asked.ttl_s))
+            hops = Hops(hold, granted, asked)
+            hold.elsewhere = hops.settle
+            desk = Desk(hold, granted, Lease(clock, asked.ttl_s), hops)
             signal.signal(signal.SIGTERM, lambda *_: desk.end("cancelled"))
             server = Server(listen(hold.directory.parent), desk, min(_TICK_S, asked.ttl_s / 20))
+            desk.quiesce(asked.quiesce)
             pipes.send(Reply(sequence=sequence, facts=granted.model_dump(mode="json")))
             said = True
             _detach(hold.directory.parent)

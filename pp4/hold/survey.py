@@ -186,7 +186,7 @@ def quarantine_of(exclusion: Exclusion, gpu: str) -> Quarantine | None:
 
 
 def gpus_on_disk(exclusion: Exclusion, records: Sequence[Record]) -> tuple[str, ...]:
-    """Return every GPU that has a lock, a fence, a quarantine or a registration.
+    """Return every GPU that has a lock, a fence, a quarantine or a registration of this host.
 
     Raises:
         RefusedError: ``EXCLUSION``: the directories cannot be read.
@@ -199,7 +199,7 @@ def gpus_on_disk(exclusion: Exclusion, records: Sequence[Record]) -> tuple[str, 
         expected = "directories of locks and fences"
         raise RefusedError(Refusal(Code.EXCLUSION, where, expected, found)) from error
     names = {name.removesuffix(end) for name in files for end in _ENDS if name.endswith(end)}
-    names.update(fences, *(record.registration.gpus for record in records))
+    names.update(fences, *(record.registration.names for record in records))
     return tuple(sorted(name for name in names if GPU.fullmatch(name)))
 
 
@@ -269,12 +269,16 @@ def sighting(exclusion: Exclusion, record: Record, marked: Sequence[Owned]) -> S
 def holder_lives(exclusion: Exclusion, record: Record) -> bool:
     """Whether the process that holds is alive; in another namespace its locks tell.
 
+    A child has none, so that one in another namespace counts as alive.
+
     Args:
         exclusion: whose locks it has.
         record: a HOLD of this boot.
     """
     if record.registration.coordinator.pid_namespace == processes.namespace():
         return record.coordinator.alive()
+    if record.registration.parent is not None:
+        return True
     return all(taken(exclusion.lock_path(gpu)) for gpu in record.registration.gpus)
 
 

@@ -19,6 +19,7 @@ from pp4.hold import durable, processes
 from pp4.hold.chained import processes_in, read_chained
 from pp4.hold.exclusion import Exclusion
 from pp4.hold.guard import ENDED, GUARD
+from pp4.hold.hop_sweep import hops_left, vouched_for
 from pp4.hold.processes import Owned
 from pp4.hold.records import Record, Tombstone, write
 from pp4.receipts.journal import head
@@ -36,13 +37,15 @@ class _Proof:
 
 
 def sweep(
-    exclusion: Exclusion, gpus: Sequence[str], records: Sequence[Record], clock: Clock
+    exclusion: Exclusion, names: Sequence[str], records: Sequence[Record], clock: Clock
 ) -> tuple[str, ...]:
     """Bury HOLDs of these GPUs that have no tombstone; only under the locks of the GPUs.
 
+    A HOLD with hops is not buried before their far ends are proven over too.
+
     Args:
         exclusion: where the HOLDs are.
-        gpus: the GPUs whose locks are held.
+        names: those whose locks are held: of GPUs, or of an origin's children.
         records: every HOLD.
         clock: for the time of day in a tombstone.
 
@@ -53,7 +56,7 @@ def sweep(
         RefusedError: ``QUARANTINED``: a process is alive, or cannot be proven dead; ``HELD_BY``:
             the coordinator itself lives, so that its lock was taken from it; ``UNWRITABLE``.
     """
-    open_ones = [r for r in records if not r.closed and set(gpus) & set(r.registration.gpus)]
+    open_ones = [r for r in records if not r.closed and set(names) & set(r.registration.names)]
     for record in open_ones:
         _bury(exclusion, record, clock)
     return tuple(record.registration.hold for record in open_ones)
@@ -62,21 +65,33 @@ def sweep(
 def _bury(exclusion: Exclusion, record: Record, clock: Clock) -> None:
     found = record.registration
     if found.boot_id != exclusion.boot_id:
-        # no process outlives the kernel that it ran under
+        # no process outlives the kernel that it ran under; one of another host does
+        _require_over(exclusion, record, _Proof((), ()))
         _write_tombstone(exclusion, record, "host_reboot", clock)
         return
     same_namespace = found.coordinator.pid_namespace == processes.namespace()
     if same_namespace and not record.closing and _lives_on(record.coordinator):
         raise held_by(record, found.gpus[0], clock)
-    proof = _settled(record, same_namespace)
+    _require_over(exclusion, record, _settled(record, same_namespace))
+    _write_tombstone(exclusion, record, "abandoned", clock)
+
+
+def _require_over(exclusion: Exclusion, record: Record, proof: _Proof) -> None:
+    """Keep the GPUs of a HOLD back where anything of it, here or elsewhere, may be alive."""
     # a quarantine that somebody took away is an operator's word for what cannot be proven here;
     # it is no word for what is seen alive
-    if proof.alive or (proof.unproven and not record.kept_back):
+    left: tuple[str, ...] = ()
+    if proof.alive or not record.kept_back:
         left = (*proof.alive, *proof.unproven)
+    # while something lives here, the near end of a hop may be what lives
+    if not proof.alive:
+        vouched = vouched_for(exclusion, record)
+        left += tuple(text for text in hops_left(record) if text not in vouched)
+    if left:
+        found = record.registration
         exclusion.quarantine(found.gpus, found.hold, left)
         _mark_closing(record, left)
         raise exclusion.quarantined(found.gpus[0], f"{', '.join(left)} of HOLD {found.hold}")
-    _write_tombstone(exclusion, record, "abandoned", clock)
 
 
 def _lives_on(coordinator: Owned) -> bool:
@@ -114,7 +129,8 @@ def _settled(record: Record, same_namespace: bool) -> _Proof:
     unproven += tuple(
         f"what {owned} had started"
         for owned in registered
-        if owned.label.startswith(GUARD) and not (work / f"{owned.label}{ENDED}").exists()
+        # of another user's nothing can be seen, which proves nothing
+        if owned.label.startswith(GUARD) and not os.path.exists(work / f"{owned.label}{ENDED}")
     )
     return _Proof(alive, unproven)
 

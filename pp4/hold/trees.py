@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Refusal, RefusedError
@@ -49,19 +49,57 @@ def become_subreaper() -> None:
         )
 
 
+@contextlib.contextmanager
+def orphans_let_go() -> Iterator[None]:
+    """While the block runs, what is left without a parent does not fall to this process.
+
+    For programs that start what is to go on after this process: it must not be found among the
+    descendants, and be ended with them.
+    """
+    was = _adopts()
+    if was:
+        _adopt(False)
+    try:
+        yield
+    finally:
+        if was:
+            _adopt(True)
+
+
 def _ask_for_orphans() -> str:
     """Become a subreaper; -> why not, empty where it worked."""
-    found = ctypes.c_int(0)
     try:
-        prctl = ctypes.CDLL(None, use_errno=True).prctl
-    except (OSError, AttributeError) as error:
+        _adopt(True)
+        adopts = _adopts()
+    except OSError as error:
+        return error.strerror or str(error)
+    except AttributeError as error:
         return str(error)
+    return "" if adopts else "it was asked and did not keep it"
+
+
+def _adopt(on: bool) -> None:
+    """Ask the kernel for orphans, or not to have them any more.
+
+    Raises:
+        OSError: it refuses; ``AttributeError`` where the C library does not know the call.
+    """
+    _prctl(_SET_CHILD_SUBREAPER, int(on))
+
+
+def _adopts() -> bool:
+    found = ctypes.c_int(0)
+    _prctl(_GET_CHILD_SUBREAPER, ctypes.addressof(found))
+    return bool(found.value)
+
+
+def _prctl(option: int, argument: int) -> None:
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
     # the kernel reads whole registers; a plain int would leave half of one undefined
     prctl.argtypes = [ctypes.c_int, *[ctypes.c_void_p] * 4]
-    asked = prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    if asked or prctl(_GET_CHILD_SUBREAPER, ctypes.addressof(found), 0, 0, 0):
-        return os.strerror(ctypes.get_errno())
-    return "" if found.value else "it was asked and did not keep it"
+    if prctl(option, argument, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def _foreign_list() -> str:

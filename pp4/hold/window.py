@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -23,20 +24,41 @@ from pp4.errors import (
     UncleanError,
     WrongError,
 )
+from pp4.hold.hop_books import HOP
 from pp4.hold.interruption import ended
 from pp4.hold.lease import Contact
 from pp4.hold.line import Line, raised, there
 from pp4.transport.interface import Host
 from pp4.wire.facts import read, refusal_of
-from pp4.wire.holds import Beat, Close, Closed, Granted, Named, Open, Start, Watch, Watched, Why
+from pp4.wire.holds import (
+    QUIESCE,
+    Beat,
+    Close,
+    Closed,
+    Granted,
+    Named,
+    Open,
+    Start,
+    Watch,
+    Watched,
+    Why,
+)
+from pp4.wire.hops import Brought, FarLogin, FarStep, Hop, Hopped, Place
 
 OPEN_S = 60.0
-"""How long a host may take to grant: quiesce commands and the sweep of older HOLDs included."""
+"""How long a host may take to grant: the sweep of older HOLDs included."""
 CLOSE_S = 60.0
 """How long it may take to end everything and write the tombstone, beside what restores it."""
 _ASK_S = 30.0
 _CLOSE_AGAIN_S = 15.0
 _POLL_S = 0.2
+_ENDED_THERE = {
+    "deadline": Code.DEADLINE,
+    "abandoned": Code.LEASE_LOST,
+    "cancelled": Code.INTERRUPTED,
+}
+_SYMPTOMS = {Code.STEP_TIMEOUT, Code.CONNECTION_LOST, Code.LEASE_LOST, Code.STALE_FENCE}
+"""What work fails with where nobody answers for its HOLD any more."""
 
 
 class Watcher(Protocol):
@@ -68,6 +90,7 @@ class Window:
         line: the line that the grant came over.
         clock: the coordinator's.
         watcher: who is told.
+        option: what commands need that are to find this host again; empty on it itself.
     """
 
     def __init__(
@@ -79,7 +102,9 @@ class Window:
         line: Line,
         clock: Clock,
         watcher: Watcher,
+        option: str,
     ) -> None:
+        self._recover = f"pp4 hold recover {granted.hold}{option}"
         self.granted, self._clock, self._watcher, self._host = granted, clock, watcher, host
         self.tombstone: dict[str, Any] | None = None
         self._contact = Contact(clock, granted.ttl_s)
@@ -88,6 +113,7 @@ class Window:
         self._line.redirect(near)
         # half a lease is all that there is for both attempts
         self._line.patient(granted.ttl_s / 4)
+        self._quiesces = bool(asked.quiesce)
         self._beat_s = granted.ttl_s / 6
         self._close_s = CLOSE_S + sum(one.limit_s for one in asked.restore)
         self._deadline = Deadline.after(clock, granted.bound_s)
@@ -135,7 +161,7 @@ class Window:
                     f"a heartbeat answered within {self.granted.ttl_s / 2:g} s",
                     f"none{why}",
                     left="whatever runs under it, until the host ends it",
-                    next=f"pp4 hold recover {self.granted.hold} --hold FILE",
+                    next=self._recover,
                 )
             )
 
@@ -154,6 +180,58 @@ class Window:
         """
         start = Start(**self._named(), label=label, module=module, arguments=arguments)
         self._ask("start", start.model_dump(mode="json"))
+        return self._answer_of(label)
+
+    def hop(
+        self, name: str, login: FarLogin, step: FarStep, files: Sequence[Brought] = ()
+    ) -> Hopped:
+        """Run one step on a further host that the receiving host reaches, and wait for its answer.
+
+        Args:
+            name: names the hop; used once in a HOLD.
+            login: the further host, as the receiving host reaches it.
+            step: what runs there.
+            files: files of the receiving host that are brought there first.
+
+        Raises:
+            Pp4Error: as :meth:`run`; ``HOST_KEY``, ``UNREACHABLE``, ``AUTHENTICATION``: the further
+                host is not the one that was meant, or not reached.
+        """
+        asked = Hop(
+            **self._named(), label=f"{HOP}{name}", login=login, step=step, files=tuple(files)
+        )
+        self._ask("hop", asked.model_dump(mode="json"))
+        return read(Hopped, self._answer_of(asked.label))
+
+    def place(self, part: str, target: str, sha256: str, size: int) -> None:
+        """Have a file that was uploaded checked and given its name in the working directory.
+
+        Args:
+            part: its temporary name there.
+            target: its relative name there.
+            sha256: what its bytes have to have.
+            size: how many there have to be.
+
+        Raises:
+            RefusedError: ``EXISTS``, ``DIGEST_MISMATCH``, ``BAD_INPUT``: a name that leaves the
+                directory; ``STALE_FENCE``.
+        """
+        asked = Place(**self._named(), part=part, target=target, sha256=sha256, size=size)
+        self._ask("place", asked.model_dump(mode="json"))
+
+    def quieten(self) -> None:
+        """Wait until the host has run the quiesce commands that it was opened with, if any.
+
+        Nothing else starts before.
+
+        Raises:
+            Pp4Error: ``NOT_IDLE``, one failed; as :meth:`run`.
+        """
+        if self._quiesces:
+            self._answer_of(QUIESCE)
+
+    def _answer_of(self, label: str) -> dict[str, Any]:
+        """Pass on what a step tells until it answers; -> its facts."""
         taken = 0
         while True:
             asked = Watch(**self._named(), label=label, after=taken)
@@ -165,7 +243,8 @@ class Window:
             if seen.ended:
                 break
             self._deadline.require(f"step {label}", left="nothing: the host ends it")
-            time.sleep(_POLL_S)
+            if not seen.items:
+                time.sleep(_POLL_S)
         if seen.facts is None:
             refusal = there(refusal_of(seen.refusal), self._host)
             # something was started by then: what could not be written down is not "refused"
@@ -185,6 +264,7 @@ class Window:
         Raises:
             UncleanError: it could not be closed, or not be proven that it is: what the host says,
                 or that it says nothing.
+            RefusedError: ``HOST_KEY``, whoever answers is not the host that granted it.
         """
         self._stop.set()
         asked = Close(**self._named(), why=why)
@@ -196,14 +276,18 @@ class Window:
             self._line.patient(_CLOSE_AGAIN_S)
             tombstone = _tombstone(self._line, asked, deadline)
         except Pp4Error as error:
-            raise self._unclean(error) from error
+            raise self._not_closed(error) from error
         finally:
             self._heart.join(self.granted.ttl_s)
             self._line.drop()
         return tombstone
 
-    def _unclean(self, error: Pp4Error) -> UncleanError:
+    def _not_closed(self, error: Pp4Error) -> Pp4Error:
         found = error.refusal
+        if self._line.ended is not None:
+            # both keys as they are: what else there is to say is nothing beside it
+            left = f"HOLD {self.granted.hold}, until its own host ends it with its lease"
+            return RefusedError(replace(self._line.ended.refusal, left=left))
         return UncleanError(
             Refusal(
                 found.code,
@@ -212,7 +296,7 @@ class Window:
                 found.found,
                 left=f"unproven: whatever HOLD {self.granted.hold}, fence {self.granted.fence}, "
                 f"had started ({found.left})",
-                next=f"pp4 hold recover {self.granted.hold} --hold FILE",
+                next=self._recover,
             )
         )
 
@@ -243,6 +327,7 @@ def deliver(
     directories: tuple[str | None, str | None],
     clock: Clock,
     restore_s: float = 0.0,
+    limit_s: float = CLOSE_S,
 ) -> dict[str, Any]:
     """Close exactly one HOLD whose window is gone; -> its tombstone.
 
@@ -253,20 +338,26 @@ def deliver(
         directories: of state and exclusion there, None for the defaults.
         clock: the coordinator's.
         restore_s: seconds that the restore commands may take.
+        limit_s: seconds that everything else may take.
 
     Raises:
         Pp4Error: what the host says in place of a tombstone, or that it says nothing.
     """
     line = Line(host, near_end(program, close.hold, *directories), attempt_s=_CLOSE_AGAIN_S)
     try:
-        return _tombstone(line, close, Deadline.after(clock, CLOSE_S + restore_s))
+        return _tombstone(line, close, Deadline.after(clock, limit_s + restore_s))
     finally:
         line.drop()
 
 
 @contextlib.contextmanager
 def open_window(
-    host: Host, program: Program, asked: Open, clock: Clock, watcher: Watcher
+    host: Host,
+    program: Program,
+    asked: Open,
+    clock: Clock,
+    watcher: Watcher,
+    option: str = " --hold FILE",
 ) -> Iterator[Window]:
     """Ask a host for a HOLD, keep it while the block runs, and close it.
 
@@ -276,20 +367,22 @@ def open_window(
         asked: what is asked for.
         clock: the coordinator's.
         watcher: who is told how it goes.
+        option: what commands need that are to find this host again; empty on it itself.
 
     Raises:
         Pp4Error: the refusal of the host; nothing was granted then.
         UncleanError: the HOLD could not be proven closed.
     """
     line = Line(host, program("pp4.hold.relay", "open"))
-    # a host that does not get quiet is put back before it answers
-    limit_s = OPEN_S + sum(one.limit_s for one in (*asked.quiesce, *asked.restore))
+    # a grant that fails late is taken back before it is answered
+    limit_s = OPEN_S + sum(one.limit_s for one in asked.restore)
     why: Why = "cancelled"
+    failed: Pp4Error | None = None
     deadline = Deadline.after(clock, limit_s)
     try:
         # a signal in here leaves at most a HOLD that ends with its lease, since nobody keeps it
         granted = read(Granted, line.once("open", asked.model_dump(mode="json"), deadline))
-        window = Window(host, program, asked, granted, line, clock, watcher)
+        window = Window(host, program, asked, granted, line, clock, watcher, option)
     except BaseException:
         line.drop()
         raise
@@ -297,15 +390,33 @@ def open_window(
         _require_ours(granted, asked)
         yield window
         why = "done"
-    except Exception:
+    except Exception as error:
         why = "failed"
+        failed = error if isinstance(error, Pp4Error) else None
         raise
     finally:
         ended(partial(_closed, window, why), again=why != "cancelled")
+        if failed is not None:
+            _require_own_end(window, failed)
 
 
 def _closed(window: Window, why: Why) -> None:
     window.tombstone = window.close(why)
+
+
+def _require_own_end(window: Window, failed: Pp4Error) -> None:
+    """Where the host had ended the HOLD before it was asked to, say that and not what came of it.
+
+    Raises:
+        TimedOutError: ``DEADLINE``, ``LEASE_LOST``.
+        RefusedError: ``INTERRUPTED``: somebody there ended it.
+    """
+    found = (window.tombstone or {}).get("why")
+    code = _ENDED_THERE.get(str(found))
+    if code is not None and failed.refusal.code in _SYMPTOMS:
+        where = f"HOLD {window.granted.hold}"
+        expected = "a HOLD that is open until its work is done"
+        raise raised(Refusal(code, where, expected, f"one that its host has ended: {found}"))
 
 
 def _require_ours(granted: Granted, asked: Open) -> None:

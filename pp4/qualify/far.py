@@ -12,27 +12,27 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from pp4.clock import Deadline, SystemClock
-from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
+from pp4.clock import SystemClock
+from pp4.errors import Code, Refusal, RefusedError
 from pp4.hold.inner import InnerHold, Supervisor
+from pp4.hold.program import run_step
 from pp4.qualify import physical, receipt, rehearsal
 from pp4.qualify.host import look_at_gpus
 from pp4.qualify.plan import Step
 from pp4.receipts.digests import installed_source
-from pp4.transport.pipes import Pipes
-from pp4.wire import Reply, Request
 from pp4.wire.facts import read
 from pp4.wire.frames import Model
 from pp4.wire.holds import Given, Granted, Run
 
 MODULE = "pp4.qualify.far"
-_TOLD_S = 60.0
+Work = Literal["rehearsal", "pair", "solo"]
 
 
 class Gates(Model):
-    """What the step is told to run."""
+    """What the step is told to run, and by which command it was asked for."""
 
-    work: Literal["rehearsal", "pair"]
+    work: Work
+    command: str
     evidence: tuple[Given, ...] = ()
     soak_minutes: int = 0
 
@@ -78,44 +78,26 @@ def run(granted: Granted, asked: Gates, supervisor: Supervisor) -> dict[str, obj
     if granted.rehearsal is not (asked.work == "rehearsal"):
         expected = "a rehearsal in a HOLD of names, anything else in one of GPUs"
         raise RefusedError(Refusal(Code.WRONG_KIND, MODULE, expected, asked.work))
-    receipt.require_packages(MODULE)
+    receipt.require_packages(asked.command)
     clock, teller = SystemClock(), Teller(supervisor)
     if asked.work == "rehearsal":
         with InnerHold(rehearsal.admission(installed_source()), clock, granted, supervisor) as hold:
-            return rehearsal.run_gates(hold, teller)
-    report = look_at_gpus()
+            return rehearsal.run_gates(hold, teller, command=asked.command)
+    kind, report = physical.KINDS[asked.work], look_at_gpus()
     evidence = [(one.role, one.raw()) for one in asked.evidence]
-    command, source = physical.PAIR.command, installed_source()
-    admitted = physical.admission(command, source, evidence, report, granted.gpus)
+    source = installed_source()
+    admitted = physical.admission(kind.command, source, evidence, report, granted.gpus)
     with InnerHold(admitted, clock, granted, supervisor) as hold:
         compiled = Path(granted.compiled)
-        return physical.run_gates(physical.PAIR, hold, teller, report, compiled, asked.soak_minutes)
+        return physical.run_gates(
+            kind, hold, teller, report, compiled, asked.command, asked.soak_minutes
+        )
 
 
-def answer(request: Request, pipes: Pipes) -> Reply:
-    """Do what a step is started for; every failure is a refusal in the reply."""
-    try:
-        told = read(Run, request.arguments)
-        facts: dict[str, Any] = run(told.granted, read(Gates, told.arguments), Supervisor(pipes))
-        return Reply(sequence=request.sequence, facts=facts)
-    except Pp4Error as error:
-        return Reply(sequence=request.sequence, refusal=error.refusal.as_dict())
-    except Exception as error:
-        # whoever asked must hear of it, or waits until the end of the HOLD
-        found = f"{type(error).__name__}: {error}"[:500]
-        refusal = Refusal(Code.INTERNAL, MODULE, "members of a receipt", found)
-        return Reply(sequence=request.sequence, refusal=refusal.as_dict())
-
-
-def main() -> int:
-    """Be the step that a supervisor has started; -> exit code."""
-    pipes = Pipes.take_over()
-    request = pipes.receive(Deadline.after(SystemClock(), _TOLD_S))
-    if not isinstance(request, Request):
-        return int(Exit.USAGE)
-    pipes.send(answer(request, pipes))
-    return int(Exit.DONE)
+def work(told: Run, supervisor: Supervisor) -> dict[str, Any]:
+    """Do what the step is started for; see :func:`run`."""
+    return run(told.granted, read(Gates, told.arguments), supervisor)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_step(MODULE, work))

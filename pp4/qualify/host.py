@@ -1,18 +1,19 @@
 """Asks this machine about its GPUs, before anything is held.
 
-``python -m pp4.qualify.host`` prints what it finds.
+``python -m pp4.qualify.host COMMAND`` prints what it finds for a run by that command.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pp4.config import Settings, visible_gpus
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
 from pp4.hold.exclusion import open_exclusion
 from pp4.qualify.machine import ask_machine
+from pp4.qualify.receipt import require_packages
 from pp4.wire.facts import read
 from pp4.wire.gpus import GpuReport, first_pair
 
@@ -79,10 +80,23 @@ def facts_of_this_machine(machine: Settings) -> Mapping[str, object]:
         return ask_machine()
 
 
-def main() -> int:
-    """Print what :func:`look_at_gpus` sees, or its refusal, for whoever is not on this host."""
+def look_for_run(command: str) -> GpuReport:
+    """As :func:`look_at_gpus`, where what the ranks of a run need is installed.
+
+    Args:
+        command: what asks for the run.
+
+    Raises:
+        RefusedError, TimedOutError: as :func:`look_at_gpus`; before that ``MISSING_PACKAGE``.
+    """
+    require_packages(command)
+    return look_at_gpus()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what :func:`look_for_run` sees, or its refusal, for whoever holds; -> exit code."""
     try:
-        told = look_at_gpus().model_dump_json()
+        told = look_for_run(" ".join(arguments)).model_dump_json()
     except Pp4Error as error:
         told = json.dumps({"refusal": error.refusal.as_dict()})
     sys.stdout.write(told + "\n")
@@ -90,4 +104,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

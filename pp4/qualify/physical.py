@@ -1,4 +1,4 @@
-"""Runs on GPUs of this machine, under their locks: the pair, and one GPU alone."""
+"""Runs on GPUs that a HOLD has: the pair, and one GPU alone."""
 
 from __future__ import annotations
 
@@ -6,32 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pp4.clock import SystemClock
-from pp4.config import Settings as Machine
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError
-from pp4.hold.exclusion import open_exclusion
-from pp4.hold.local import open_local
 from pp4.hold.open import OpenHold
 from pp4.qualify import gates as all_gates
 from pp4.qualify import receipt
 from pp4.qualify.context import Context
 from pp4.qualify.gates import Gate
-from pp4.qualify.host import look_at_gpus
 from pp4.qualify.naming import private_names, without_host, without_names, words_for
 from pp4.qualify.pair_qualify import pair_qualify
 from pp4.qualify.progress import Progress
-from pp4.qualify.receipt import Outcome
 from pp4.qualify.settings import physical
 from pp4.qualify.soak import result as soak_result
 from pp4.qualify.soak import with_soak
 from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
-from pp4.receipts.digests import Source, installed_source
+from pp4.receipts.digests import Source
 from pp4.receipts.private import opened
-from pp4.transport.local import LocalTransport
 from pp4.wire.gpus import Gpu, GpuReport, find, first_pair
-
-PAIR_COMMAND = "pp4 pair-qualify --hold local"
-SOLO_COMMAND = "pp4 solo-qualify"
 
 _BOTH_LIMITS = (
     "Weights and logits were made from seeds; no trained model took part.",
@@ -61,8 +51,12 @@ def _shown(gpu: Gpu) -> str:
     return f"{gpu.index}: {gpu.name}" + ("" if gpu.whole else " (cut into slices)")
 
 
-def pair_of(report: GpuReport) -> tuple[str, str]:
-    """The two GPUs that a local HOLD takes.
+def pair_of(report: GpuReport, command: str) -> tuple[str, str]:
+    """The two GPUs that a HOLD takes where none are named.
+
+    Args:
+        report: the GPUs that there are.
+        command: what asks for them.
 
     Raises:
         RefusedError: ``NO_GPU_PAIR``, with what is there.
@@ -72,7 +66,7 @@ def pair_of(report: GpuReport) -> tuple[str, str]:
         bare = [uuid for uuid in pair if find(report, uuid).pci_bus_id is None]
         if bare:
             raise RefusedError(
-                Refusal(Code.NO_GPU_PAIR, PAIR_COMMAND, "GPUs whose place is told", "no PCI id")
+                Refusal(Code.NO_GPU_PAIR, command, "GPUs whose place is told", "no PCI id")
             )
     if pair is None:
         there = ", ".join(_shown(gpu) for gpu in report.gpus) or "no GPU"
@@ -83,7 +77,7 @@ def pair_of(report: GpuReport) -> tuple[str, str]:
         raise RefusedError(
             Refusal(
                 Code.NO_GPU_PAIR,
-                PAIR_COMMAND,
+                command,
                 "two GPUs, not cut into slices, that may read and write each other's memory",
                 "; ".join([there, *ways]),
                 source="NVML",
@@ -204,7 +198,6 @@ class Kind:
     """What tells a kind of run from another: what admits it, what it runs, what it may say."""
 
     command: Command
-    name: str
     kind: str
     scope: str
     limits: tuple[str, ...]
@@ -214,7 +207,6 @@ class Kind:
 
 PAIR = Kind(
     Command.PAIR_KERNELS,
-    PAIR_COMMAND,
     "qualification",
     "kernels",
     PAIR_LIMITS,
@@ -223,13 +215,14 @@ PAIR = Kind(
 )
 SOLO = Kind(
     Command.SOLO,
-    SOLO_COMMAND,
     "solo",
     "solo",
     SOLO_LIMITS,
     all_gates.SOLO,
     frozenset({"sampled_fused.solo"}),
 )
+KINDS = {"pair": PAIR, "solo": SOLO}
+"""By the name under which a step is asked for them."""
 
 
 def run_gates(
@@ -238,6 +231,7 @@ def run_gates(
     progress: Progress,
     report: GpuReport,
     compiled: Path,
+    command: str,
     soak_minutes: int = 0,
 ) -> dict[str, object]:
     """Run the gates of a kind of run inside a HOLD; -> members of the receipt.
@@ -248,6 +242,7 @@ def run_gates(
         progress: who watches.
         report: the GPUs as they were before.
         compiled: where binaries are kept.
+        command: by which it was asked for.
         soak_minutes: how long exchanges are repeated.
 
     Raises:
@@ -257,7 +252,7 @@ def run_gates(
     context = Context(hold, physical(hold.gpus), compiled)
     gates = with_soak(run.gates, soak_minutes)
     results = pair_qualify(context, gates, progress)
-    receipt.require_answer(context, results, run.name)
+    receipt.require_answer(context, results, command)
     members = {
         "kind": run.kind,
         "scope": run.scope,
@@ -268,83 +263,3 @@ def run_gates(
     if soaked is not None:
         members["soak"] = soaked
     return _body(hold, context, report, members)
-
-
-def _go(
-    run: Kind,
-    out: Path,
-    progress: Progress,
-    machine: Machine,
-    report: GpuReport,
-    gpus: tuple[str, ...],
-    evidence: Sequence[tuple[str, bytes]] = (),
-    soak_minutes: int = 0,
-) -> Outcome:
-    source = installed_source()
-    admitted = admission(run.command, source, evidence, report, gpus)
-    exclusion = open_exclusion(machine.host_dir, machine.state_dir)
-    with receipt.room(out):
-        with open_local(
-            admitted,
-            LocalTransport(),
-            SystemClock(),
-            gpus=gpus,
-            exclusion=exclusion,
-            state_dir=machine.state_dir,
-        ) as hold:
-            compiled = machine.state_dir / "compiled"
-            body = run_gates(run, hold, progress, report, compiled, soak_minutes)
-        # the HOLD is closed and its processes are proven dead: only now is there a claim to make
-        receipt.require_same_source(source, run.name)
-        return receipt.store(body, source, out / f"{run.kind}-{hold.hold_id}.json")
-
-
-def qualify_pair(
-    out: Path,
-    progress: Progress,
-    machine: Machine,
-    *,
-    evidence: Sequence[tuple[str, bytes]] = (),
-    soak_minutes: int = 0,
-) -> Outcome:
-    """Run every gate of scope ``kernels`` on two GPUs of this machine and store a receipt.
-
-    Args:
-        out: directory of the receipt; made if it is not there.
-        progress: who watches.
-        machine: settings of this machine.
-        evidence: (role, bytes) of receipts that the run has to match.
-        soak_minutes: how long exchanges are repeated after the gates.
-
-    Returns:
-        The outcome; a failed gate is an outcome, not an exception.
-
-    Raises:
-        RefusedError: a package, the driver or a pair is missing; a GPU is held; evidence does not
-            match; ``out`` cannot be written; pp4 itself was changed during the run.
-        UncleanError: something may still run.
-    """
-    receipt.require_packages(PAIR_COMMAND)
-    report = look_at_gpus()
-    return _go(PAIR, out, progress, machine, report, pair_of(report), evidence, soak_minutes)
-
-
-def qualify_solo(out: Path, progress: Progress, machine: Machine, gpu: str | None) -> Outcome:
-    """Run the gates that need no peer on one GPU of this machine and store a receipt.
-
-    Args:
-        out: directory of the receipt; made if it is not there.
-        progress: who watches.
-        machine: settings of this machine.
-        gpu: UUID, its beginning, or index; the first GPU where none is given.
-
-    Returns:
-        The outcome.
-
-    Raises:
-        RefusedError, UncleanError: as :func:`qualify_pair`.
-    """
-    receipt.require_packages(SOLO_COMMAND)
-    report = look_at_gpus()
-    chosen = find(report, gpu or "0")
-    return _go(SOLO, out, progress, machine, report, (chosen.uuid,))

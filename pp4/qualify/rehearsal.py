@@ -57,7 +57,7 @@ def admission(source: Source) -> Admission:
 
 
 def run_gates(
-    hold: OpenHold, progress: Progress, settings: Settings = REHEARSAL
+    hold: OpenHold, progress: Progress, settings: Settings = REHEARSAL, command: str = COMMAND
 ) -> dict[str, object]:
     """Rehearse every gate of scope ``kernels`` inside a HOLD; -> members of the receipt.
 
@@ -67,7 +67,7 @@ def run_gates(
     """
     context = Context(hold, settings)
     results = pair_qualify(context, KERNELS, progress)
-    receipt.require_answer(context, results, COMMAND)
+    receipt.require_answer(context, results, command)
     return {
         "kind": "rehearsal",
         "scope": "kernels",

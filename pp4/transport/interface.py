@@ -36,6 +36,9 @@ class Channel(Protocol):
     def last_lines(self, count: int = 10) -> tuple[str, ...]:
         """The last lines of its standard error."""
 
+    def end_input(self) -> None:
+        """End its input, which asks it to end; nobody waits for that here."""
+
     def stop(self, grace_s: float) -> int | None:
         """End its input, then TERM, then KILL its group.
 

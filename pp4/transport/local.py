@@ -15,7 +15,7 @@ from typing import IO
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Refusal, RefusedError, WrongError
-from pp4.wire import Decoder, Message, encode
+from pp4.wire import Decoder, Message, Reply, encode, encode_reply
 
 _READ = 1 << 16
 _READINGS = 4
@@ -39,6 +39,7 @@ class LocalChannel:
         os.set_blocking(self._stdout.fileno(), False)
         self._decoder = Decoder()
         self._ready: deque[Message] = deque()
+        self._unsent = bytearray()
         self._stopped = False
         self._left = False
 
@@ -67,6 +68,36 @@ class LocalChannel:
                 continue
             except OSError as error:
                 raise self.gone() from error
+
+    def post(self, message: Message) -> None:
+        """Write as much of a frame as the child takes now; :meth:`flush` goes on with the rest."""
+        self._unsent += encode_reply(message) if isinstance(message, Reply) else encode(message)
+        self.flush()
+
+    def flush(self) -> int:
+        """Write what the child takes of what was posted, and never wait; -> bytes that are left.
+
+        Raises:
+            WrongError: ``RANK_DIED``, it reads no more.
+        """
+        try:
+            while self._unsent:
+                del self._unsent[: os.write(self._stdin.fileno(), self._unsent)]
+        except BlockingIOError:
+            return len(self._unsent)
+        except (OSError, ValueError) as error:
+            raise self.gone() from error
+        return 0
+
+    @property
+    def input(self) -> IO[bytes]:
+        """The child's input, for whoever waits until it takes more."""
+        return self._stdin
+
+    def end_input(self) -> None:
+        """Close the child's input, which asks it to end."""
+        with contextlib.suppress(OSError):
+            self._stdin.close()
 
     def receive(self, deadline: Deadline) -> Message:
         """Read one frame; see the interface for what is raised."""
@@ -146,8 +177,7 @@ class LocalChannel:
         """
         if self._stopped:
             return None if self._left else self._process.returncode
-        with contextlib.suppress(OSError):
-            self._stdin.close()
+        self.end_input()
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 self._signal(number)

@@ -161,6 +161,10 @@ class SshHost:
         self._connection.transport.join(_MOMENT_S)
         return bool(self._connection.transport.is_active())
 
+    def ended(self) -> bool:
+        """Whether the connection has ended, here or at the other end, as far as anybody knows."""
+        return not self._connection.transport.is_active()
+
     def close(self) -> None:
         """End the connection; programs may go on."""
         with self._lock:
@@ -177,5 +181,5 @@ class SshHost:
     def _require_open(self, where: str) -> None:
         if self._closed:
             raise lost(where, "closed here")
-        if not self._connection.transport.is_active():
+        if self.ended():
             raise lost(where, "the connection has ended")

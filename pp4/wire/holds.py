@@ -13,8 +13,12 @@ from pydantic import Field
 from pp4.errors import Code, Refusal, WrongError
 from pp4.wire.frames import Model
 
+SOCKET = "socket"
+"""Name of the socket in the directory of a HOLD."""
+QUIESCE = "quiesce"
+"""Label of the step that a HOLD with quiesce commands begins with."""
 Why = Literal["done", "failed", "cancelled"]
-Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,40}$")]
+Label = Annotated[str, Field(pattern=r"^[a-z][A-Za-z0-9._-]{0,80}$")]
 Seconds = Annotated[float, Field(gt=0, le=5400)]
 
 
@@ -49,6 +53,22 @@ class Given(Model):
             raise WrongError(Refusal(Code.BAD_FRAME, where, expected, str(error))) from error
 
 
+class Parent(Model):
+    """The HOLD of another host that a child belongs to, and whose fence it has.
+
+    Attributes:
+        hold: its id.
+        fence: its fence.
+        hop: number of the hop in it.
+        origin: where that fence was granted: fences of two hosts are never compared.
+    """
+
+    hold: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    fence: Annotated[int, Field(ge=1)]
+    hop: Annotated[int, Field(ge=1)]
+    origin: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+
+
 class Open(Model):
     """Ask a host for a HOLD.
 
@@ -68,6 +88,7 @@ class Open(Model):
         host_dir: directory of locks and fences; that of its settings where None.
         quiesce: run after the locks are taken, before anything is started.
         restore: run on every way out, before the tombstone is written.
+        parent: what it is a child of; None for a HOLD that takes the GPUs' locks itself.
     """
 
     command: str
@@ -85,6 +106,7 @@ class Open(Model):
     host_dir: str | None = None
     quiesce: tuple[HostCommand, ...] = ()
     restore: tuple[HostCommand, ...] = ()
+    parent: Parent | None = None
 
 
 class Granted(Model):

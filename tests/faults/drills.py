@@ -3,8 +3,9 @@
 ``start`` names children: ``plain``, ``deaf`` (ignores TERM), ``setsid`` (a session of its own, no
 environment), ``twice`` (a double fork).  It tells their pids, then waits for the end of its input,
 or answers at once where ``answer`` is given.  Each run adds one byte to the file ``mark``.
-``fill`` fills a directory's disk (``work``: its own), ``then`` asks for many lines of the journal
-after that.  ``flood`` tells without end.
+``fill`` fills a directory's disk (``work``: its own), ``touch`` makes a file, ``then`` asks for
+many lines of the journal after that.  ``flood`` tells without end.  ``unread`` asks for so many
+lines and reads no answer.  ``own`` has other processes entered as its own.
 """
 
 import os
@@ -16,7 +17,7 @@ import time
 from pp4.clock import Deadline, SystemClock
 from pp4.hold.inner import Supervisor
 from pp4.transport.pipes import Pipes
-from pp4.wire import Reply
+from pp4.wire import Reply, Request
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(1000)"]
 DEAF = [sys.executable, "-c", "import signal,time; signal.signal(15, 1); time.sleep(1000)"]
@@ -78,9 +79,16 @@ def main():
         _fill(given["fill"] if given["fill"] != "work" else request.arguments["granted"]["work"])
     pids = [STARTS[kind]() for kind in given.get("start", ())]
     supervisor.tell({"pid": os.getpid(), "pids": pids})
+    if given.get("touch"):
+        open(given["touch"], "xb").close()
     # more than what is left of the last block
     for _ in range(1000 if given.get("then") else 0):
         supervisor.ask("journal", {"step": given["then"], "event": "note"})
+    for number in range(given.get("unread", 0)):
+        line = {"step": "unread", "event": "note", "found": "x" * 400, "after": 0}
+        pipes.send(Request(sequence=number, verb="journal", arguments=line))
+    for pid in given.get("own", ()):
+        supervisor.ask("own", {"pid": pid, "label": "other"})
     if "answer" in given:
         pipes.send(Reply(sequence=request.sequence, facts=given["answer"]))
         return

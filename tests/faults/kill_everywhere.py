@@ -11,8 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults.test_windows import supervisor_of
-from tests.faults.windows import Coordinator, tombstone, until, window
+from tests.faults.windows import Coordinator, supervisor_of, tombstone, until, window
 
 LINES = [f"line-{number}" for number in range(6)]
 WORK = {"journal": LINES, "start": ["plain", "deaf", "setsid", "twice"]}
@@ -36,14 +35,25 @@ def victim(place, hold, who, process):
     supervisor = supervisor_of(place, hold).pid
     if who == "supervisor":
         return supervisor
+    # the last that was started: of the quiesce commands, or of the drill
     procs = (place / "host" / "holds" / hold / "procs.jsonl").read_text().splitlines()
-    return json.loads(procs[0])["detail"]["pid"]
+    return json.loads(procs[-1])["detail"]["pid"]
+
+
+def around(place):
+    """A quiesce command that takes a moment, and a restore command that counts."""
+    quiet = [sys.executable, "-c", "import time; time.sleep(0.5)"]
+    back = [sys.executable, "-c", f"open({str(place / 'after')!r}, 'a').write('x')"]
+    return {
+        name: [{"argv": argv, "limit_s": 30.0}]
+        for name, argv in (("quiesce", quiet), ("restore", back))
+    }
 
 
 def once(place, who, at):
     """Kill at the first look at which the journal has so many lines; -> how the HOLD ended."""
     one = Coordinator.__new__(Coordinator)
-    one.launch(place, WORK)
+    one.launch(place, WORK, **around(place))
     try:
         hold = until(lambda: only_hold(place))
         until(lambda: lines(place, hold) >= at)
@@ -55,6 +65,8 @@ def once(place, who, at):
         assert until(lambda: not marked(hold))
         with window(place) as again:
             assert again.granted.fence == 2
+            # put back by whoever came first, and once
+            assert (place / "after").read_text() == "x"
         return tombstone(place, hold)["why"]
     finally:
         one.close()
@@ -74,7 +86,7 @@ def marked(hold):
 
 def main():
     for who in ("coordinator", "supervisor", "guard"):
-        for at in range(1, len(LINES) + 2):
+        for at in range(1, len(LINES) + 3):
             with tempfile.TemporaryDirectory() as directory:
                 why = once(Path(directory), who, at)
             sys.stdout.write(f"{who} killed at line {at}: {why}\n")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.unit.hold.families import HOLD, ended, finished, gathered, owned
+from tests.unit.hold.families import FAR_NS, HOLD, ended, finished, gathered, owned
 from tests.unit.processes import within
 
 # With a cgroup of its own the kernel ends a step; without one the guard has to.
@@ -216,7 +216,7 @@ guard.stdin.close()
 
 def parent_of_guard(family, program, script, grace="0.3"):
     """Start a process that starts a guard; -> the process, the id of the guard."""
-    order = ("-P", *program, HOLD, "step", grace, "--")
+    order = ("-P", *program, HOLD, "step", grace, str(FAR_NS), "--")
     child = (sys.executable, "-c", f"from family import *\n{script}")
     process = family.script(PARENT, sys.executable, *order, *child)
     return process, int(process.stdout.readline())

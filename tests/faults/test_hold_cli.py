@@ -1,4 +1,4 @@
-"""``pp4 pair-qualify --hold FILE`` as a person runs it, and ends it, on this machine."""
+"""``pp4 pair-qualify --hold FILE`` and ``--hold local``, as a person runs and ends them here."""
 
 import contextlib
 import json
@@ -10,7 +10,9 @@ import sys
 import pytest
 
 from pp4.errors import Exit
-from tests.faults.windows import GPUS, PATIENCE_S, ROOT, public, tombstone, until
+from pp4.hold.exclusion import open_exclusion
+from pp4.hold.processes import start_token
+from tests.faults.windows import GPUS, PATIENCE_S, ROOT, TTL_S, public, tombstone, until
 
 FILE = """
 [hold]
@@ -25,17 +27,24 @@ host_dir = "{place}/host"
 """
 
 
+def settings(place, state):
+    """The environment of a command."""
+    mine = {"PP4_STATE_DIR": str(place / state), "PP4_HOST_DIR": str(place / "host")}
+    return {**os.environ, "PYTHONPATH": str(ROOT), **mine}
+
+
 @pytest.fixture
 def run(tmp_path):
     """Starts the command in a group of its own; ends whatever is left of it."""
-    (tmp_path / "hold.toml").write_text(FILE.format(gpus=json.dumps(GPUS), place=tmp_path))
+    file = tmp_path / "hold.toml"
+    file.write_text(FILE.format(gpus=json.dumps(GPUS), place=tmp_path))
     started = []
 
-    def start(*more):
-        argv = ["pair-qualify", "--hold", str(tmp_path / "hold.toml"), "--dry-run-device"]
+    def start(*more, hold=file):
+        argv = ["pair-qualify", "--hold", str(hold), "--dry-run-device"]
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "pp4", *argv, "--out", str(tmp_path / "out"), *more],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PP4_STATE_DIR": str(tmp_path / "mine")},
+            env=settings(tmp_path, "mine" if hold is file else "state"),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -67,8 +76,9 @@ def opened(place, process):
     ("number", "status"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)],
 )
-def test_a_signal_closes_the_hold_and_leaves_nothing(run, tmp_path, number, status):
-    process = run()
+@pytest.mark.parametrize("more", [{}, {"hold": "local"}], ids=["file", "local"])
+def test_a_signal_closes_the_hold_and_leaves_nothing(run, tmp_path, more, number, status):
+    process = run(**more)
     hold = until(lambda: opened(tmp_path, process))
     process.send_signal(number)
     _, said = process.communicate(timeout=PATIENCE_S)
@@ -77,6 +87,60 @@ def test_a_signal_closes_the_hold_and_leaves_nothing(run, tmp_path, number, stat
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "state" / "holds" / hold / "work").exists()
     assert marked(hold) == []
+    assert free(tmp_path, hold)
+
+
+def free(place, hold):
+    """Whether the names that a HOLD had are free."""
+    gpus = json.loads((public(place, hold) / "registration.json").read_text())["gpus"]
+    exclusion = open_exclusion(place / "host", place / "state", make=False)
+    with exclusion.locked(gpus):
+        return len(gpus) == 2
+
+
+def test_a_command_that_is_killed_is_outlived_by_its_lease_alone(run, tmp_path):
+    process = run()
+    hold = until(lambda: opened(tmp_path, process))
+    assert marked(hold)
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    assert until(lambda: tombstone(tmp_path, hold), TTL_S + 10)["why"] == "abandoned"
+    # what ends it is the host: nobody asked for it, so whoever wrote the tombstone is about to go
+    until(lambda: not marked(hold) and not served(tmp_path, hold), TTL_S + 10)
+    assert free(tmp_path, hold)
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def served(place, hold):
+    """Whether the supervisor of a HOLD is there."""
+    registered = json.loads((public(place, hold) / "registration.json").read_text())
+    holder = registered["coordinator"]
+    return start_token(holder["pid"]) == holder["start_token"]
+
+
+@pytest.mark.parametrize("more", [{}, {"hold": "local"}], ids=["file", "local"])
+def test_what_to_do_about_a_lost_supervisor_is_a_command_that_does_it(run, tmp_path, more):
+    process = run("--json", **more)
+    hold = until(lambda: opened(tmp_path, process))
+    registered = json.loads((public(tmp_path, hold) / "registration.json").read_text())
+    os.kill(registered["coordinator"]["pid"], signal.SIGKILL)
+    out, said = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, said) == (Exit.UNCLEAN, "")
+    record = json.loads(out)
+    option = [] if more else ["--hold", "FILE"]
+    assert record["next"].split() == ["pp4", "hold", "recover", hold, *option]
+    assert "unproven" in record["left"]
+    argv = [str(tmp_path / "hold.toml") if one == "FILE" else one for one in record["next"].split()]
+    until(lambda: not marked(hold))
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", *argv, "--out", str(tmp_path / "out"), "--json"],
+        env=settings(tmp_path, "state" if more else "mine"),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == Exit.DONE, done.stderr
+    assert tombstone(tmp_path, hold)["why"] == "abandoned"
 
 
 def pressed(process):
@@ -113,8 +177,9 @@ def test_a_host_that_is_held_refuses_with_the_holder(run, tmp_path):
     assert first.poll() is None
 
 
-def test_a_second_signal_ends_at_once_and_says_how_to_go_on(run, tmp_path):
-    process = run()
+@pytest.mark.parametrize("more", [{}, {"hold": "local"}], ids=["file", "local"])
+def test_a_second_signal_ends_at_once_and_says_how_to_go_on(run, tmp_path, more):
+    process = run(**more)
     hold = until(lambda: opened(tmp_path, process))
     registered = json.loads((public(tmp_path, hold) / "registration.json").read_text())
     supervisor = registered["coordinator"]["pid"]
@@ -128,7 +193,27 @@ def test_a_second_signal_ends_at_once_and_says_how_to_go_on(run, tmp_path):
         os.kill(supervisor, signal.SIGCONT)
     # a further one may come when the command has said everything and is on its way out
     assert process.returncode in (Exit.UNCLEAN, 130, -signal.SIGINT), said
-    kept = tmp_path / "mine" / "closes" / f"{hold}.json"
+    kept = tmp_path / ("state" if more else "mine") / "closes" / f"{hold}.json"
     assert kept.exists(), said
+    option = "" if more else " --hold FILE"
+    assert f"how it ended: pp4 hold recover {hold}{option}\n" in said
     # the host closes it by itself, since nobody is heard of any more
     assert until(lambda: tombstone(tmp_path, hold))["why"] in ("abandoned", "cancelled")
+
+
+def test_a_host_that_is_lost_while_it_gets_quiet_is_asked_for_its_close_later(run, tmp_path):
+    before = tmp_path / "before"
+    text = f"open({str(before)!r}, 'w').close(); import time; time.sleep(800)"
+    commands = (("quiesce", [sys.executable, "-c", text]), ("restore", ["true"]))
+    with (tmp_path / "hold.toml").open("a") as file:
+        for table, argv in commands:
+            file.write(f"[[{table}]]\nargv = {json.dumps(argv)}\nlimit = 810\n")
+    process = run()
+    until(before.exists)
+    (registered,) = tmp_path.glob("*/holds/*/registration.json")
+    hold = registered.parent.name
+    os.kill(json.loads(registered.read_text())["coordinator"]["pid"], signal.SIGKILL)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == Exit.UNCLEAN, said
+    assert (tmp_path / "mine" / "closes" / f"{hold}.json").exists(), said
+    until(lambda: not marked(hold))

@@ -1,72 +1,31 @@
 """What each failure of a HOLD leaves on both sides: rows of the table of docs/hold.md."""
 
-import json
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
-import threading
-from pathlib import Path
 
 import pytest
 
 from pp4.errors import Code, Pp4Error, RefusedError, TimedOutError
 from pp4.hold.cgroup import leaves
-from pp4.hold.processes import Owned
 from tests.faults.windows import (
     DRILLS,
-    GPUS,
     ROOT,
-    Coordinator,
+    ask_there,
+    fences,
     gone,
-    public,
+    supervisor_of,
     tokens,
+    told_by,
     tombstone,
     until,
     window,
 )
 
 EVERY = ["plain", "deaf", "setsid", "twice"]
-
-
-@pytest.fixture
-def place(tmp_path):
-    for name in ("state", "host"):
-        (tmp_path / name).mkdir(mode=0o700)
-    if os.geteuid() == 0:
-        (tmp_path / "host").chmod(0o755)
-        # a host directory below one that others may write would exclude nobody
-        (tmp_path / "host").rmdir()
-        return tmp_path
-    (tmp_path / "host").rmdir()
-    return tmp_path
-
-
-@pytest.fixture
-def coordinator(place):
-    started = []
-
-    def start(arguments=None, **more):
-        started.append(Coordinator(place, arguments, **more))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.close()
-
-
-def supervisor_of(place, hold):
-    found = json.loads((public(place, hold) / "registration.json").read_text())["coordinator"]
-    return Owned(found["pid"], found["start_token"], "supervisor")
-
-
-def told_by(pid, what):
-    return Path(f"/proc/{pid}/{what}").read_text()
-
-
-def fences(place):
-    directory = place / "host" if (place / "host").exists() else place / "state"
-    return [json.loads((directory / "fence" / gpu).read_text())["fence"] for gpu in GPUS]
 
 
 # -- nothing fails --------------------------------------------------------------------------
@@ -222,104 +181,6 @@ def test_a_lease_that_is_not_renewed_is_over(place):
     assert one.tombstone["why"] == "abandoned"
 
 
-# -- around the work ------------------------------------------------------------------------
-
-
-def touch(path, status=0):
-    text = f"open({str(path)!r}, 'a').write('x'); raise SystemExit({status})"
-    return {"argv": [sys.executable, "-c", text], "limit_s": 30.0}
-
-
-def test_the_host_is_made_quiet_before_and_put_back_after(place):
-    before, after = place / "before", place / "after"
-    with window(place, quiesce=[touch(before)], restore=[touch(after)]) as one:
-        assert before.read_text() == "x"
-        one.run("drill", DRILLS, {"answer": {}})
-        assert not after.exists()
-    assert after.read_text() == "x"
-    assert one.tombstone["restored"] == [f"{sys.executable}: done"]
-
-
-def test_a_host_that_does_not_get_quiet_refuses_and_is_put_back(place):
-    quiesce, after = [touch(place / "before", status=3)], place / "after"
-    with (
-        pytest.raises(RefusedError) as raised,
-        window(place, quiesce=quiesce, restore=[touch(after)]),
-    ):
-        pass
-    assert raised.value.refusal.code is Code.NOT_IDLE
-    assert "status 3" in raised.value.refusal.found
-    assert after.read_text() == "x"
-    # nothing is held, and the next one is granted
-    with window(place):
-        pass
-
-
-def test_the_host_is_put_back_whoever_dies(place, coordinator):
-    after = place / "after"
-    one = coordinator({"start": ["deaf"]}, restore=[touch(after)])
-    one.signal(signal.SIGKILL)
-    found = until(lambda: tombstone(place, one.hold))
-    assert (found["why"], found["restored"]) == ("abandoned", [f"{sys.executable}: done"])
-    assert after.read_text() == "x"
-
-
-def test_what_does_not_put_the_host_back_is_said(place):
-    wrong = [touch(place / "after", status=4), {"argv": ["/no/such/program"], "limit_s": 1.0}]
-    with window(place, restore=wrong) as one:
-        pass
-    first, second = one.tombstone["restored"]
-    assert first == f"{sys.executable}: status 4"
-    assert second.startswith("/no/such/program: ")
-    assert "No such file" in second
-
-
-def test_a_bound_that_is_too_short_for_the_end_is_refused(place):
-    restore = [{"argv": ["true"], "limit_s": 30.0}]
-    with pytest.raises(Pp4Error) as raised, window(place, bound_s=30.0, restore=restore):
-        pass
-    assert raised.value.refusal.code is Code.DEADLINE
-
-
-def test_what_a_killed_supervisor_did_not_put_back_the_next_one_does(place, coordinator):
-    after = place / "after"
-    one = coordinator({}, restore=[touch(after)])
-    os.kill(supervisor_of(place, one.hold).pid, signal.SIGKILL)
-    until(lambda: gone(one.drill))
-    assert not after.exists()
-    with window(place):
-        # before anything is done in the new one
-        assert after.read_text() == "x"
-    with window(place):
-        pass
-    # and once only
-    assert after.read_text() == "x"
-
-
-def test_a_supervisor_that_is_ended_while_the_host_gets_quiet_puts_it_back(place):
-    before, after = place / "before", place / "after"
-    text = f"open({str(before)!r}, 'w').close(); import time; time.sleep(100)"
-    slow = {"argv": [sys.executable, "-c", text], "limit_s": 100.0}
-    raised = []
-
-    def ask():
-        try:
-            with window(place, quiesce=[slow], restore=[touch(after)]):
-                raised.append(None)
-        except Pp4Error as error:
-            raised.append(error.refusal.code)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    until(before.exists)
-    (registered,) = until(lambda: list(place.glob("*/holds/*/registration.json")))
-    os.kill(json.loads(registered.read_text())["coordinator"]["pid"], signal.SIGTERM)
-    asking.join()
-    assert raised == [Code.INTERRUPTED]
-    assert after.read_text() == "x"
-    assert tombstone(place, registered.parent.name)["why"] == "cancelled"
-
-
 # -- what a supervisor must not be kept from ------------------------------------------------
 
 
@@ -328,6 +189,70 @@ def test_a_step_that_floods_keeps_nobody_from_ending_the_hold(place, coordinator
     one.signal(signal.SIGKILL)
     assert until(lambda: tombstone(place, one.hold))["why"] == "abandoned"
     assert gone(one.drill)
+
+
+def test_a_step_that_reads_no_answer_costs_nobody_else_time(place):
+    with window(place) as one:
+        # each answer has all the lines so far: they soon fill every pipe
+        told = {"unread": 5000, "start": ["plain"]}
+        ask_there(place, one.granted.hold, "start", label="unread", module=DRILLS, arguments=told)
+        # heard and answered on, for several leases
+        until(lambda: len(one.watching.beats) > 20)
+        assert one.run("drill", DRILLS, {"answer": {"n": 1}}) == {"n": 1}
+    assert one.tombstone["why"] == "done"
+
+
+def test_a_step_owns_what_it_has_started_and_nothing_else(place):
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    try:
+        with window(place) as one, pytest.raises(Pp4Error) as raised:
+            one.run("drill", DRILLS, {"own": [other.pid], "answer": {}})
+        assert raised.value.refusal.code is Code.RANK_DIED
+        assert f"process {other.pid}: expected one that this step has started" in (
+            raised.value.refusal.found
+        )
+        assert one.tombstone["why"] == "done"
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_silent_connections_keep_nobody_out(place):
+    with window(place, ttl_s=60.0) as one:
+        one.run("first", DRILLS, {"answer": {}})
+        with contextlib.ExitStack() as silent:
+            for _ in range(40):
+                silent.enter_context(connected(place, one.granted.hold))
+            # both over a connection that was there before and over a new one
+            assert one.run("second", DRILLS, {"answer": {"n": 2}}) == {"n": 2}
+            assert "steps" in ask_there(place, one.granted.hold, "beat")
+    assert one.tombstone["why"] == "done"
+
+
+def connected(place, hold):
+    """A connection to a supervisor on which nothing is said."""
+    there = os.open(place / "state" / "holds" / hold, os.O_PATH)
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # the whole name may be longer than a socket's may be
+        link.connect(f"/proc/self/fd/{there}/socket")
+    finally:
+        os.close(there)
+    return link
+
+
+def test_a_guard_ends_its_step_in_time_although_the_supervisor_hangs(place, coordinator):
+    one = coordinator({"start": ["deaf", "setsid"]}, bound_s=6.0, ttl_s=300.0)
+    supervisor = supervisor_of(place, one.hold)
+    os.kill(supervisor.pid, signal.SIGSTOP)
+    one.signal(signal.SIGKILL)
+    try:
+        until(lambda: gone(one.drill))
+        assert supervisor.alive()
+    finally:
+        os.kill(supervisor.pid, signal.SIGCONT)
+    assert until(lambda: tombstone(place, one.hold))["why"] == "deadline"
 
 
 def test_with_supervisor_and_guard_killed_the_gpus_are_kept_back(place, coordinator):
@@ -346,22 +271,6 @@ def test_with_supervisor_and_guard_killed_the_gpus_are_kept_back(place, coordina
     finally:
         for pid in one.told["pids"]:
             os.kill(pid, signal.SIGKILL)
-
-
-def test_a_restore_command_that_does_not_end_is_ended_with_what_it_started(place):
-    started = place / "started"
-    text = (
-        "import os, subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
-        f"open({str(started)!r}, 'w').write(str(child.pid))\n"
-        "time.sleep(1000)"
-    )
-    endless = {"argv": [sys.executable, "-c", text], "limit_s": 3.0}
-    with window(place, restore=[endless]) as one:
-        pass
-    assert one.tombstone["restored"] == [f"{sys.executable}: no end within 3 s"]
-    known = tokens(int(started.read_text()))
-    until(lambda: gone(known))
 
 
 def test_signals_that_whoever_started_it_ignored_are_heard(place):

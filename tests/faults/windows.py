@@ -1,5 +1,6 @@
 """HOLDs for fault tests: real supervisors on this machine, with names in place of GPUs."""
 
+import contextlib
 import getpass
 import json
 import subprocess
@@ -9,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pp4.clock import Deadline, SystemClock
-from pp4.hold.processes import start_token
-from pp4.hold.window import open_window
+from pp4.hold.line import Line
+from pp4.hold.processes import Owned, start_token
+from pp4.hold.window import near_end, open_window
 from pp4.receipts.digests import installed_source
 from pp4.transport.local_host import LocalHost
 from pp4.wire.holds import Open
@@ -62,13 +64,14 @@ class Watching:
 
 
 @contextmanager
-def window(place, host=None, **more):
-    """An open HOLD, with what its steps told as ``watching``."""
+def window(place, host=None, by=program, **more):
+    """An open HOLD, with what its steps told as ``watching``; ``by`` starts programs there."""
     watching = Watching()
     one = host or LocalHost()
     try:
-        with open_window(one, program, asked(place, **more), SystemClock(), watching) as found:
+        with open_window(one, by, asked(place, **more), SystemClock(), watching) as found:
             found.watching = watching
+            found.quieten()
             yield found
     finally:
         one.close()
@@ -105,6 +108,34 @@ def gone(known):
     return all(token is None or start_token(pid) != token for pid, token in known.items())
 
 
+def supervisor_of(place, hold):
+    found = json.loads((public(place, hold) / "registration.json").read_text())["coordinator"]
+    return Owned(found["pid"], found["start_token"], "supervisor")
+
+
+def told_by(pid, what):
+    return Path(f"/proc/{pid}/{what}").read_text()
+
+
+def fences(place):
+    directory = place / "host" if (place / "host").exists() else place / "state"
+    return [json.loads((directory / "fence" / gpu).read_text())["fence"] for gpu in GPUS]
+
+
+def ask_there(place, hold, verb, **arguments):
+    """Ask the supervisor of a HOLD for one thing over a connection of its own; -> the facts."""
+    registered = json.loads((public(place, hold) / "registration.json").read_text())
+    named = {"hold": hold, "fence": int(registered["fence"])}
+    near = near_end(program, hold, str(place / "state"), str(place / "host"))
+    with contextlib.closing(LocalHost()) as host:
+        line = Line(host, near)
+        try:
+            deadline = Deadline.after(SystemClock(), PATIENCE_S)
+            return line.ask(verb, {**named, **arguments}, deadline)
+        finally:
+            line.drop()
+
+
 COORDINATE = """
 import json, sys, threading, time
 from pathlib import Path
@@ -124,6 +155,8 @@ with window(place, **more) as one:
 class Coordinator:
     """A coordinator in a process of its own, with a drill that runs on."""
 
+    script = COORDINATE
+
     def __init__(self, place, arguments=None, **more):
         self.launch(place, arguments, **more)
         line = self.process.stdout.readline()
@@ -137,7 +170,7 @@ class Coordinator:
         """Start it and wait for nothing."""
         told = [str(place), json.dumps(arguments or {}), json.dumps(more)]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", COORDINATE, *told],
+            [sys.executable, "-c", self.script, *told],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=ROOT,

@@ -23,7 +23,7 @@ from pp4.qualify import receipt, rehearsal
 from pp4.qualify.arms import Finding
 from pp4.qualify.gates import KERNELS
 from pp4.qualify.settings import REHEARSAL
-from pp4.receipts import Policy, verify
+from pp4.receipts.verify import Policy, verify
 from tests.unit.qualify.fakes import catching, finds, passing, raises
 
 LEAK = Code.LEAK

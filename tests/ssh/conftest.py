@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.ssh.further import Further
 from tests.ssh.servers import MISSING, Agent, Sshd
 
 
@@ -39,3 +40,17 @@ def start_agent(tmp_path):
     yield start
     for agent in started:
         agent.stop()
+
+
+@pytest.fixture
+def near(tmp_path):
+    """Where the near host keeps its things."""
+    place = tmp_path / "near"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture
+def far(start_sshd, tmp_path):
+    """A further host."""
+    return Further(start_sshd("far"), tmp_path / "further")

@@ -1,8 +1,11 @@
-"""Rehearse over SSH: a server on this machine, a HOLD file for it, and the command as it is.
+"""Rehearse over SSH: two servers on this machine, a HOLD file, and the command as it is.
+
+The second server is a further host, which only the first one is told to reach.
 
 ``python -m tests.ssh.loopback OUT`` leaves the receipt in OUT; its status is that of the command.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -31,6 +34,24 @@ gpus = [
 ]
 """
 
+HOP = """
+[[hop]]
+name = "further"
+address = "{address}"
+port = {port}
+user = "{user}"
+identity_file = "{identity_file}"
+host_key = "{host_key}"
+python = "{python}"
+state_dir = "{place}/further-state"
+host_dir = "{place}/further-host"
+"""
+
+
+def filled(text, server, place):
+    told = vars(server) | {"host_key": server.host_key, "place": place}
+    return text.format(python=sys.executable, **told)
+
 
 def main(out):
     if MISSING:
@@ -38,19 +59,18 @@ def main(out):
         return 3
     with tempfile.TemporaryDirectory(prefix="pp4-loopback-") as directory:
         place = Path(directory)
-        server = Sshd(place / "sshd")
-        try:
+        with contextlib.ExitStack() as stack:
+            host, further = Sshd(place / "sshd"), Sshd(place / "further-sshd")
+            for server in (host, further):
+                stack.callback(server.stop)
             file = place / "hold.toml"
-            told = vars(server) | {"host_key": server.host_key, "place": place}
-            file.write_text(FILE.format(python=sys.executable, **told))
+            file.write_text(filled(FILE, host, place) + filled(HOP, further, place))
             argv = ["pair-qualify", "--hold", str(file), "--dry-run-device", "--out", out]
             return subprocess.run(
                 [sys.executable, "-m", "pp4", *argv],
                 env={**os.environ, "PP4_STATE_DIR": str(place / "mine")},
                 check=False,
             ).returncode
-        finally:
-            server.stop()
 
 
 if __name__ == "__main__":

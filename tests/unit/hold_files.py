@@ -67,6 +67,7 @@ FULL = {
             "host_key": P256,
             "python": "python3.12",
             "state_dir": "/e/state",
+            "host_dir": "/e/host",
         }
     ],
     "quiesce": [{"argv": ["systemctl", "stop", "a b; c"], "limit": 30}],

@@ -53,6 +53,7 @@ class Machine:
             SHM: PathFacts("directory", 0, 0o1777),
         }
     )
+    account: tuple[int, str | None] = (1000, "u")
 
     def python(self):
         return self.version
@@ -67,6 +68,9 @@ class Machine:
         return f"/usr/bin/{name}" if name in self.programs else None
 
     def ask(self, argv: Sequence[str]):
+        if argv[0] == "/usr/bin/busctl":
+            self.asked = list(argv[1:])
+            return self.answers["logind"]
         assert argv[0] == "/usr/bin/nvidia-smi"
         if argv[1].startswith("--query-gpu="):
             return self.answers["query"]
@@ -90,7 +94,10 @@ class Machine:
         return path
 
     def user(self):
-        return 1000
+        return self.account[0]
+
+    def user_name(self):
+        return self.account[1]
 
 
 def check(machine, name):

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pp4 import __version__, cli
 from pp4.errors import Code, Exit, Refusal, RefusedError, UncleanError
 from pp4.qualify.receipt import Outcome
 from pp4.qualify.standing import KEPT
+from pp4.qualify.wanted import Wanted
 from tests.unit.receipts.samples import sample
 
 KEYS = {"code", "where", "host", "expected", "source", "found", "left", "next"}
@@ -214,12 +216,13 @@ PHYSICAL = {
 
 @pytest.fixture
 def no_gpu(monkeypatch):
-    """A machine whose driver refuses, as one without GPUs does."""
+    """A machine whose driver refuses, as one without GPUs does; nobody may start a supervisor."""
 
-    def look():
+    def look(place, command):
         raise RefusedError(Refusal(Code.NO_GPU_PAIR, "NVML", "a driver", "none", source="NVML"))
 
-    monkeypatch.setattr("pp4.qualify.physical.look_at_gpus", look)
+    monkeypatch.setattr("pp4.qualify.held._gpus_there", look)
+    monkeypatch.setattr("pp4.qualify.held.open_window", lambda *_: pytest.fail("asked for a HOLD"))
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
@@ -237,12 +240,13 @@ def test_a_physical_run_without_gpus_refuses_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_driver_of_this_machine_is_really_asked(tmp_path):
+@pytest.mark.parametrize("name", ["pair", "solo"])
+def test_the_driver_of_this_machine_is_really_asked(tmp_path, name):
     """Without GPUs, a driver or the package that asks it: one refusal, and nothing is left."""
     if list(Path("/dev").glob("nvidia[0-9]*")):
         pytest.skip("this machine has GPUs")
     done = subprocess.run(
-        [sys.executable, "-m", "pp4", *PHYSICAL["pair"], "--json"],
+        [sys.executable, "-m", "pp4", *PHYSICAL[name], "--json"],
         capture_output=True,
         text=True,
         timeout=120,
@@ -250,8 +254,22 @@ def test_the_driver_of_this_machine_is_really_asked(tmp_path):
         | {"PP4_STATE_DIR": str(tmp_path / "s"), "PP4_HOST_DIR": str(tmp_path / "h")},
     )
     assert (done.returncode, done.stderr) == (Exit.REFUSED, "")
-    assert json.loads(done.stdout)["code"] in (Code.NO_GPU_PAIR, Code.MISSING_PACKAGE)
+    record = json.loads(done.stdout)
+    assert record["code"] in (Code.NO_GPU_PAIR, Code.MISSING_PACKAGE)
+    assert record["left"] == "nothing"
+    # a supervisor writes there before anything else, and has these settings in its environment
     assert list(tmp_path.iterdir()) == []
+    assert processes_with(str(tmp_path)) == []
+
+
+def processes_with(text):
+    """Ids of processes in whose environment a text stands."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if text.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
 
 
 NEITHER_OR_BOTH = {
@@ -269,7 +287,7 @@ NEITHER_OR_BOTH = {
 @pytest.mark.parametrize("name", NEITHER_OR_BOTH)
 def test_a_run_is_a_rehearsal_or_in_a_hold(capsys, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    for module in ("pp4.qualify.physical.qualify_pair", "pp4.qualify.rehearsal.rehearse"):
+    for module in ("pp4.qualify.held.qualify_on_host", "pp4.qualify.rehearsal.rehearse"):
         monkeypatch.setattr(module, lambda *_, **__: pytest.fail("ran"))
     code, out, err = call(capsys, "pair-qualify", *NEITHER_OR_BOTH[name])
     assert (code, out) == (Exit.USAGE, "")
@@ -299,17 +317,13 @@ def physical(monkeypatch, tmp_path):
         tree = {"kind": "solo", "gates": []}
         return Outcome("x", out / "receipt.json", given["exit"], tree)
 
-    def pair(out, progress, machine, *, evidence, soak_minutes):
-        given.update(out=out, machine=machine, evidence=evidence, soak=soak_minutes)
+    def run(file, wanted, out, progress, *, state_dir):
+        given.update(file=file, wanted=wanted, out=out, state_dir=state_dir)
         return ended(out)
 
-    def solo(out, progress, machine, gpu):
-        given.update(out=out, machine=machine, gpu=gpu)
-        return ended(out)
-
-    monkeypatch.setattr("pp4.qualify.physical.qualify_pair", pair)
-    monkeypatch.setattr("pp4.qualify.physical.qualify_solo", solo)
+    monkeypatch.setattr("pp4.qualify.held.qualify_on_host", run)
     monkeypatch.setenv("PP4_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("PP4_HOST_DIR", str(tmp_path / "host"))
     return given
 
 
@@ -319,20 +333,36 @@ def test_a_pair_gets_its_evidence_its_soak_and_a_place_among_the_receipts(
     (tmp_path / "solo.json").write_bytes(b"bytes")
     arguments = ["--hold", "local", "--soak", "7", "--solo", str(tmp_path / "solo.json")]
     assert call(capsys, "pair-qualify", *arguments)[0] == Exit.DONE
-    assert physical["evidence"] == [("identity_reference", b"bytes")]
-    assert physical["soak"] == 7
+    evidence = [("identity_reference", b"bytes")]
+    assert physical["wanted"] == Wanted("pair", "local", evidence=evidence, soak_minutes=7)
     assert physical["out"] == tmp_path / "state" / KEPT
-    assert physical["machine"].state_dir == tmp_path / "state"
+    assert physical["state_dir"] == tmp_path / "state"
+    host = physical["file"].host
+    assert (host.transport, host.gpus, host.python) == ("local", "auto", sys.executable)
+    assert host.state_dir == str(tmp_path / "state")
+    assert host.host_dir == str(tmp_path / "host")
     call(capsys, "pair-qualify", "--hold", "local", "--out", tmp_path / "here")
-    assert (physical["out"], physical["evidence"]) == (tmp_path / "here", [])
-    assert physical["soak"] == 0
+    assert physical["out"] == tmp_path / "here"
+    assert physical["wanted"] == Wanted("pair", "local", evidence=[])
+
+
+def test_a_solo_run_may_be_on_the_host_of_a_file(capsys, tmp_path, physical):
+    file = tmp_path / "hold.toml"
+    file.write_text(
+        '[hold]\nname = "x"\nttl = 5\n[receiving_host]\ntransport = "local"\ngpus = "auto"\n'
+    )
+    assert call(capsys, "solo-qualify", "--hold", file, "--gpu", "1")[0] == Exit.DONE
+    assert physical["file"].ttl_s == 5
+    assert physical["wanted"] == Wanted("solo", str(file), gpu="1")
 
 
 @pytest.mark.parametrize("gpu", [None, "1", "GPU-0a"])
 def test_one_gpu_is_chosen_by_whatever_names_it(capsys, tmp_path, physical, gpu):
     flags = [] if gpu is None else ["--gpu", gpu]
     assert call(capsys, "solo-qualify", *flags)[0] == Exit.DONE
-    assert (physical["gpu"], physical["out"]) == (gpu, tmp_path / "state" / KEPT)
+    assert physical["wanted"] == Wanted("solo", "local", gpu=gpu)
+    assert physical["out"] == tmp_path / "state" / KEPT
+    assert physical["file"].host.state_dir == str(tmp_path / "state")
     call(capsys, "solo-qualify", "--out", tmp_path / "here")
     assert physical["out"] == tmp_path / "here"
 
@@ -373,7 +403,7 @@ def test_a_solo_receipt_that_cannot_be_read_refuses_before_the_run(
     capsys, tmp_path, monkeypatch, make
 ):
     """Nothing was started, so nothing can be left."""
-    monkeypatch.setattr("pp4.qualify.physical.qualify_pair", lambda *_, **__: pytest.fail("ran"))
+    monkeypatch.setattr("pp4.qualify.held.qualify_on_host", lambda *_, **__: pytest.fail("ran"))
     path = make(tmp_path)
     found, out, err = call(capsys, "pair-qualify", "--hold", "local", "--solo", path, "--json")
     assert (found, err) == (Exit.REFUSED, "")

@@ -89,37 +89,6 @@ def test_host_directory(facts, status):
 
 
 @pytest.mark.parametrize(
-    ("files", "status", "found"),
-    [
-        ({}, Status.OK, "no logind configuration"),
-        ({"/etc/systemd/logind.conf": "#KillUserProcesses=no\n"}, Status.OK, "no"),
-        ({"/etc/systemd/logind.conf": "[Login]\nKillUserProcesses=yes\n"}, Status.WARN, "yes"),
-        (
-            {
-                "/etc/systemd/logind.conf": "KillUserProcesses=yes\n",
-                "/usr/lib/systemd/logind.conf.d/10.conf": "KillUserProcesses=no\n",
-            },
-            Status.OK,
-            "no",
-        ),
-        (
-            {
-                "/etc/systemd/logind.conf.d/10-a.conf": "KillUserProcesses=no\n",
-                "/run/systemd/logind.conf.d/20-b.conf": "KillUserProcesses = yes\n",
-                "/run/systemd/logind.conf.d/30-c.txt": "KillUserProcesses=no\n",
-            },
-            Status.WARN,
-            "yes",
-        ),
-    ],
-)
-def test_logind(files, status, found):
-    seen = check(Machine(files=files), "logind")
-    assert seen.status is status
-    assert seen.found.removeprefix("KillUserProcesses=") == found
-
-
-@pytest.mark.parametrize(
     ("path", "kind"),
     [
         ("/home/u", "nfs4"),

@@ -7,11 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from pp4.config import load_settings
 from pp4.config.hold_file import (
     Evidence,
     HoldFile,
@@ -75,7 +77,17 @@ def test_every_key_is_read(place):
         ),
         model=Model("/models/d", "/models/t", 4, (8, 1), (Decimal(0), Decimal("0.7"), Decimal(1))),
         hops=(
-            Hop("engine", "fe80::1%eth0", 23, "e", "/home/e/key", P256, "python3.12", "/e/state"),
+            Hop(
+                "engine",
+                "fe80::1%eth0",
+                23,
+                "e",
+                "/home/e/key",
+                P256,
+                "python3.12",
+                "/e/state",
+                "/e/host",
+            ),
         ),
         quiesce=(HostCommand(("systemctl", "stop", "a b; c"), 30),),
         restore=(HostCommand(("/bin/systemctl", "start", "$(x)"), 40),),
@@ -117,8 +129,9 @@ def test_this_machine(place):
     assert (host.transport, host.gpus, host.python) == ("local", "auto", sys.executable)
     assert (host.address, host.user, host.identity_file, host.host_key) == (None,) * 4
     assert host.login is None
-    embedded = local_hold_file()
-    assert embedded.host == host
+    embedded = local_hold_file(load_settings({"PP4_STATE_DIR": "/s", "PP4_HOST_DIR": "/h"}))
+    assert embedded.host == replace(host, state_dir="/s", host_dir="/h")
+    assert (embedded.quiesce, embedded.restore, embedded.hops, embedded.model) == ((), (), (), None)
     assert (embedded.name, embedded.bound_s, embedded.ttl_s) == ("local", 5400, 30)
     assert re.fullmatch("[0-9a-f]{64}", embedded.sha256)
     named = load(place, changed(LOCAL, "receiving_host.gpus", GPUS))
@@ -208,7 +221,7 @@ def evidence(tmp_path, raw, digest=None):
 def test_evidence_is_read_beside_the_file(tmp_path):
     _, file = evidence(tmp_path, b"a receipt")
     assert read_evidence(file) == [("budget", b"a receipt")]
-    assert read_evidence(local_hold_file()) == []
+    assert read_evidence(local_hold_file(load_settings())) == []
 
 
 def test_evidence_in_the_order_of_the_file(tmp_path):

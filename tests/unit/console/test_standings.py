@@ -6,7 +6,7 @@ import pytest
 
 from pp4.console import Console
 from pp4.qualify.standing import StandingPolicy, exit_of, gate, status, summary
-from pp4.receipts import build
+from pp4.receipts.build import build
 from tests.unit.qualify.machines import machine
 from tests.unit.receipts import samples
 

@@ -15,6 +15,8 @@ from tests.unit.processes import LONG, within
 ROOT = Path(__file__).parents[3]
 # another one for each run, and each worker of a run: cgroups carry it in their names
 HOLD = os.urandom(8).hex()
+FAR_NS = 10**19 - 1
+"""A boot time that no test sees."""
 
 # What every script here can use; no script outlives its test by more than two minutes.
 BORN = """
@@ -85,9 +87,11 @@ class Family:
         """Start a Python script."""
         return self.start(sys.executable, "-c", f"from family import *\n{text}", *arguments, **more)
 
-    def guard(self, *argv, grace="0.3", label="step", program=("-m", "pp4.hold.guard"), **more):
-        """Start a guard of a program."""
-        order = (HOLD, label, grace, "--", *argv)
+    def guard(
+        self, *argv, grace="0.3", label="step", program=("-m", "pp4.hold.guard"), until=None, **more
+    ):
+        """Start a guard of a program; ``until`` is a boot time, far away if none is given."""
+        order = (HOLD, label, grace, str(FAR_NS if until is None else until), "--", *argv)
         return self.start(sys.executable, "-P", *program, *order, **more)
 
     def guarded(self, text, **more):

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pp4.clock import SystemClock
 from pp4.errors import Code, UsageError
 from pp4.hold.feed import Feed
 from pp4.hold.guard import NOT_STARTED, SURVIVED, Order, parse
 from pp4.hold.process_table import read_table
 from pp4.transport.local import LocalTransport
-from tests.unit.hold.families import HOLD, ended, finished, gathered, owned
+from tests.unit.hold.families import FAR_NS, HOLD, ended, finished, gathered, owned
 from tests.unit.processes import LONG, printed, within
 
 MIB = 1 << 20
@@ -36,8 +37,8 @@ def family(tmp_path):
 
 
 def test_an_order_is_read():
-    order = parse(["feed", "gate-3", "2.5", "--", "python", "--", "-c", ""])
-    assert order == Order("feed", "gate-3", 2.5, ("python", "--", "-c", ""))
+    order = parse(["feed", "gate-3", "2.5", "77", "--", "python", "--", "-c", ""])
+    assert order == Order("feed", "gate-3", 2.5, 77, ("python", "--", "-c", ""))
 
 
 @pytest.mark.parametrize(
@@ -46,17 +47,21 @@ def test_an_order_is_read():
         ([], "HOLD LABEL"),
         (["h"], "HOLD LABEL"),
         (["h", "l", "1"], "HOLD LABEL"),
-        (["h", "l", "1", "--"], "HOLD LABEL"),
-        (["h", "l", "1", "-", "true"], "HOLD LABEL"),
-        (["h", "l", "--", "true"], "HOLD LABEL"),
-        (["", "l", "1", "--", "true"], "HOLD LABEL"),
-        (["h", "", "1", "--", "true"], "HOLD LABEL"),
-        (["h", "l", "1", "--", ""], "HOLD LABEL"),
-        (["h", "l", "soon", "--", "true"], "0 to 3600 seconds of grace"),
-        (["h", "l", "-1", "--", "true"], "0 to 3600 seconds of grace"),
-        (["h", "l", "nan", "--", "true"], "0 to 3600 seconds of grace"),
-        (["h", "l", "3601", "--", "true"], "0 to 3600 seconds of grace"),
-        (["h", "l", "inf", "--", "true"], "0 to 3600 seconds of grace"),
+        (["h", "l", "1", "7", "--"], "HOLD LABEL"),
+        (["h", "l", "1", "7", "-", "true"], "HOLD LABEL"),
+        (["h", "l", "1", "--", "true"], "HOLD LABEL"),
+        (["", "l", "1", "7", "--", "true"], "HOLD LABEL"),
+        (["h", "", "1", "7", "--", "true"], "HOLD LABEL"),
+        (["h", "l", "1", "7", "--", ""], "HOLD LABEL"),
+        (["h", "l", "soon", "7", "--", "true"], "0 to 3600 seconds of grace"),
+        (["h", "l", "-1", "7", "--", "true"], "0 to 3600 seconds of grace"),
+        (["h", "l", "nan", "7", "--", "true"], "0 to 3600 seconds of grace"),
+        (["h", "l", "3601", "7", "--", "true"], "0 to 3600 seconds of grace"),
+        (["h", "l", "inf", "7", "--", "true"], "0 to 3600 seconds of grace"),
+        (["h", "l", "1", "soon", "--", "true"], "a boot time in nanoseconds"),
+        (["h", "l", "1", "-1", "--", "true"], "a boot time in nanoseconds"),
+        (["h", "l", "1", "7.5", "--", "true"], "a boot time in nanoseconds"),
+        (["h", "l", "1", "1" * 20, "--", "true"], "a boot time in nanoseconds"),
     ],
 )
 def test_any_other_command_line_is_refused(words, expected):
@@ -72,7 +77,7 @@ def test_any_words_are_an_order_or_one_refusal(words):
         order = parse(words)
     except UsageError:
         return
-    assert [order.hold, order.label, "--", *order.argv] == [*words[:2], *words[3:]]
+    assert [order.hold, order.label, "--", *order.argv] == [*words[:2], *words[4:]]
 
 
 def test_a_wrong_command_line_is_said_in_one_line_and_nothing_starts(family):
@@ -87,7 +92,7 @@ def test_a_wrong_command_line_is_said_in_one_line_and_nothing_starts(family):
 
 def test_without_an_input_nothing_starts(family):
     argv = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-P", "-m", "pp4.hold.guard"]
-    process = family.start(*argv, HOLD, "step", "1", "--", "true")
+    process = family.start(*argv, HOLD, "step", "1", "7", "--", "true")
     status, _, errors = finished(process)
     assert status == 2
     assert b"a standard input whose end means stop" in errors
@@ -381,8 +386,26 @@ def test_a_signal_cuts_the_grace_after_the_end_of_input_short(family):
     assert ended(process, 60)[0] == 5
 
 
+def test_at_its_boot_time_it_stops_although_nobody_asks(family):
+    until = SystemClock().boottime_ns() + 3 * 10**9
+    process = family.guarded(
+        "deaf()\nif detach():\n    born('daemon')\n    wait()\nborn('child')\nwait()", until=until
+    )
+    family.named("daemon")
+    # its input stays open: whoever has the other end hangs
+    assert process.wait(60) == 128 + signal.SIGKILL
+    assert SystemClock().boottime_ns() >= until
+    assert family.alive() == ()
+
+
+def test_a_boot_time_that_has_passed_stops_it_at_once(family):
+    process = family.guarded("born('child'); wait()", until=0)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert family.alive() == ()
+
+
 def test_a_transport_stops_a_guard_with_what_it_guards(family):
-    argv = [sys.executable, "-P", "-m", "pp4.hold.guard", HOLD, "step", "0.2", "--"]
+    argv = [sys.executable, "-P", "-m", "pp4.hold.guard", HOLD, "step", "0.2", str(FAR_NS), "--"]
     script = "from family import *\ndeaf()\nif detach():\n    born('daemon')\n    wait()\n"
     script += "born('child')\nwait()"
     channel = LocalTransport().start(

@@ -17,11 +17,11 @@ from pp4.hold import sweep
 from pp4.hold.exclusion import Exclusion, open_exclusion
 from pp4.hold.recovery import recover, sealed
 from pp4.hold.upkeep import clear
-from pp4.receipts import verify_bytes
 from pp4.receipts.canonical import parse
 from pp4.receipts.digests import sha256_hex
 from pp4.receipts.journal import first_break, head
 from pp4.receipts.private import redact
+from pp4.receipts.verify import verify_bytes
 from tests.unit.hold.holds import (
     GPUS,
     ROOT,

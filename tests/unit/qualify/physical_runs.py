@@ -1,21 +1,30 @@
 """Whole runs on GPUs that a test makes up: arms are small functions, all else is the product's own.
 
-The HOLD is a real one below a temporary directory, the receipt is built and stored for good.
+The HOLD is a real one below a temporary directory, the receipt is built and stored for good.  Only
+is it this very process that holds and runs the step, in the place of a supervisor and a process of
+its own, which would not see what a test makes up.
 """
 
 import json
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 from pp4.config import Settings
+from pp4.config.hold_file import local_hold_file
 from pp4.errors import Code
-from pp4.qualify import physical
+from pp4.hold.local import open_local
+from pp4.hold.supervisor import _admission, _granted
+from pp4.qualify import far, held, host, physical
 from pp4.qualify.arms import Finding
 from pp4.qualify.context import Context
 from pp4.qualify.gates import PHYSICAL, SOLO
 from pp4.qualify.progress import Silent
+from pp4.qualify.wanted import Wanted
 from pp4.receipts.plan_checks import FLOORS
-from pp4.wire.facts import Library, Primed
+from pp4.transport.local import LocalTransport
+from pp4.wire.facts import Library, Primed, read
 from tests.unit.hold.holds import private
 from tests.unit.qualify.gpus import gpu, report
 
@@ -107,14 +116,61 @@ class Lab:
     def pair(self, changed=None, floors=None, progress=None, **more):
         """Qualify the pair."""
         gates = table(PHYSICAL, PAIR_FLOORS if floors is None else floors, changed or {})
-        self.monkeypatch.setattr(physical, "PAIR", replace(physical.PAIR, gates=gates))
-        return physical.qualify_pair(self.out, progress or Silent(), self.machine, **more)
+        return self._run(physical.PAIR, gates, Wanted("pair", **more), progress or Silent())
 
     def solo(self, changed=None, gpu=None):
         """Qualify one GPU."""
         gates = table(SOLO, SOLO_FLOORS, changed or {})
-        self.monkeypatch.setattr(physical, "SOLO", replace(physical.SOLO, gates=gates))
-        return physical.qualify_solo(self.out, Silent(), self.machine, gpu)
+        return self._run(physical.SOLO, gates, Wanted("solo", gpu=gpu), Silent())
+
+    def _run(self, kind, gates, wanted, progress):
+        kinds = {**physical.KINDS, wanted.work: replace(kind, gates=gates)}
+        self.monkeypatch.setattr(physical, "KINDS", kinds)
+        file, state_dir = local_hold_file(self.machine), self.machine.state_dir
+        return held.qualify_on_host(file, wanted, self.out, progress, state_dir=state_dir)
+
+
+def _through_json(tree):
+    """What the other side reads."""
+    return json.loads(json.dumps(tree))
+
+
+class _Window:
+    """A HOLD of this process, with the step in it."""
+
+    def __init__(self, hold, asked, watcher):
+        self.granted = _granted(hold, asked, Path(asked.state_dir))
+        self.tombstone = None
+        self._step = SimpleNamespace(hold=hold, tell=lambda item: watcher.told(_through_json(item)))
+
+    def run(self, label, module, arguments):
+        assert (label, module) == ("gates", far.MODULE)
+        gates = read(far.Gates, _through_json(arguments))
+        return _through_json(far.run(self.granted, gates, self._step))
+
+
+@contextmanager
+def _open_here(place, program, asked, clock, watcher, option):
+    """As :func:`pp4.hold.window.open_window`, without anybody else."""
+    window, state_dir = None, Path(asked.state_dir)
+    try:
+        with open_local(
+            _admission(asked),
+            LocalTransport(asked.transport),
+            clock,
+            gpus=asked.gpus,
+            # one of this user's own, whoever runs the tests: for all of a host it would be root's
+            exclusion=private(state_dir.parent),
+            state_dir=state_dir,
+            bound_s=asked.bound_s,
+            asked_by=asked.coordinator,
+        ) as hold:
+            window = _Window(hold, asked, watcher)
+            yield window
+    finally:
+        path = window and hold.public / "closed.json"
+        if path and path.exists():
+            window.tombstone = json.loads(path.read_text())
 
 
 def lab(root, monkeypatch):
@@ -128,13 +184,12 @@ def lab(root, monkeypatch):
         by_uuid = {one.uuid: one for one in made.now or gpus}
         return tuple(by_uuid[uuid] for uuid in context.hold.gpus)
 
-    monkeypatch.setattr(physical, "look_at_gpus", lambda: made.report)
+    for module in (far, host):
+        monkeypatch.setattr(module, "look_at_gpus", lambda: made.report)
+    monkeypatch.setattr(held, "_gpus_there", lambda place, command: host.look_for_run(command))
+    monkeypatch.setattr(held, "open_window", _open_here)
+    monkeypatch.setattr(
+        far, "InnerHold", lambda admitted, clock, granted, step: nullcontext(step.hold)
+    )
     monkeypatch.setattr(Context, "gpus", seen)
-
-    def exclusion(host_dir, state_dir):
-        assert (host_dir, state_dir) == (made.machine.host_dir, made.machine.state_dir)
-        return private(root)
-
-    # one of this user's own, whoever runs the tests: for all of a host it would be root's
-    monkeypatch.setattr(physical, "open_exclusion", exclusion)
     return made

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from pp4.errors import Code, RefusedError
-from pp4.qualify import host
+from pp4.qualify import host, receipt
 from pp4.qualify import machine as asking
+from pp4.wire.gpus import GpuReport
 from tests.unit.hold.holds import private
 from tests.unit.qualify.gpus import UUIDS, gpu, report
 
@@ -74,6 +75,19 @@ def test_a_machine_is_asked_under_the_locks_of_its_pair(asked, monkeypatch):
     # and they are let go
     with exclusion.locked(UUIDS):
         pass
+
+
+def test_a_run_is_told_first_what_is_not_installed(monkeypatch, capsys):
+    """Before anything is held, by the command that wants the run."""
+    monkeypatch.setattr(receipt, "find_spec", lambda name: None if name == "torch" else object())
+    monkeypatch.setattr(host, "look_at_gpus", lambda: pytest.fail("looked"))
+    assert host.main(["pp4 solo-qualify"]) == 0
+    refusal = json.loads(capsys.readouterr().out)["refusal"]
+    assert (refusal["code"], refusal["where"]) == (Code.MISSING_PACKAGE, "pp4 solo-qualify")
+    monkeypatch.setattr(receipt, "find_spec", lambda name: object())
+    monkeypatch.setattr(host, "look_at_gpus", lambda: report(gpu(0)))
+    assert host.main(["pp4 solo-qualify"]) == 0
+    assert GpuReport.model_validate_json(capsys.readouterr().out) == report(gpu(0))
 
 
 @pytest.mark.parametrize("held", UUIDS)

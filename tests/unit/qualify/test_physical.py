@@ -5,27 +5,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pp4.errors import Code, Exit, RefusedError
-from pp4.qualify.physical import PAIR_COMMAND, pair_of, without_names
+from pp4.qualify.physical import pair_of, without_names
 from pp4.wire.gpus import GpuReport
 from tests.unit.qualify.gpus import PLACES, UUIDS, gpu, report
+
+COMMAND = "pp4 pair-qualify --hold local"
 
 
 def refused(found):
     with pytest.raises(RefusedError) as caught:
-        pair_of(found)
+        pair_of(found, COMMAND)
     refusal = caught.value.refusal
     assert (refusal.code, caught.value.exit) == (Code.NO_GPU_PAIR, Exit.REFUSED)
-    assert (refusal.where, refusal.source) == (PAIR_COMMAND, "NVML")
+    assert (refusal.where, refusal.source) == (COMMAND, "NVML")
     assert refusal.next == "pp4 doctor"
     assert "two GPUs" in refusal.expected
     return refusal
 
 
 def test_the_first_two_gpus_that_reach_each_other_are_a_pair():
-    assert pair_of(report(gpu(0), gpu(1))) == UUIDS
+    assert pair_of(report(gpu(0), gpu(1)), COMMAND) == UUIDS
     third = gpu(2, pci_bus_id="00000000:D8:00.0")
     three = report(gpu(0), gpu(1), third, bad={(0, 1)})
-    assert pair_of(three) == (gpu(0).uuid, third.uuid)
+    assert pair_of(three, COMMAND) == (gpu(0).uuid, third.uuid)
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -34,7 +36,7 @@ def test_a_gpu_whose_place_is_not_told_is_refused_before_the_run(index):
     gpus = [gpu(0), gpu(1)]
     gpus[index] = gpu(index, pci_bus_id=None)
     with pytest.raises(RefusedError) as caught:
-        pair_of(report(*gpus))
+        pair_of(report(*gpus), COMMAND)
     assert caught.value.refusal.code is Code.NO_GPU_PAIR
     assert "PCI id" in caught.value.refusal.found
 

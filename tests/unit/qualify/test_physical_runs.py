@@ -11,14 +11,14 @@ import pytest
 from pp4.clock import Deadline
 from pp4.errors import Code, Exit, Refusal, RefusedError, TimedOutError, UncleanError, WrongError
 from pp4.hold.processes import Owned
-from pp4.qualify import physical, receipt, soak
+from pp4.qualify import far, held, host, physical, receipt, soak
 from pp4.qualify.arms import Finding
 from pp4.qualify.gates import PHYSICAL, SOLO
 from pp4.qualify.pair_qualify import plan
-from pp4.receipts import Policy, verify
 from pp4.receipts.admission import Command, Refused, Subject, admit
 from pp4.receipts.digests import file_digest, installed_source
 from pp4.receipts.journal import first_break, head
+from pp4.receipts.verify import Policy, verify
 from tests.unit.qualify.fakes import finds, raises
 from tests.unit.qualify.gpus import PLACES, UUIDS, gpu, report
 from tests.unit.qualify.physical_runs import LIBRARIES, QUIET, lab, two_gpus
@@ -49,7 +49,13 @@ def test_a_pair_ends_in_a_qualification_that_verifies(runs):
     assert verified(outcome, "qualification") is Exit.DONE
     tree = outcome.receipt
     assert json.loads(outcome.receipt_path.read_text()) == tree
-    assert runs.files() == [f"qualification-{tree['hold']['id']}.json"]
+    name = f"qualification-{tree['hold']['id']}"
+    assert runs.files() == [f"{name}.closed", f"{name}.json"]
+    # what the host says of the end, without what names it
+    ((tombstone,), closed) = runs.tombstones(), json.loads((runs.out / runs.files()[0]).read_text())
+    assert closed == {k: v for k, v in tombstone.items() if k not in ("gpus", "boot_id")}
+    assert (closed["hold"], closed["why"]) == (tree["hold"]["id"], "done")
+    assert (tree["hold"]["transport"], tree["hold"]["host_key"]) == ("local", None)
     assert (tree["kind"], tree["scope"], tree["hardware_executed"]) == (
         "qualification",
         "kernels",
@@ -71,7 +77,8 @@ def test_one_gpu_ends_in_a_solo_receipt_that_verifies(runs):
     assert verified(outcome, "solo") is Exit.DONE
     assert verified(outcome, "qualification") is Exit.REFUSED
     tree = outcome.receipt
-    assert runs.files() == [f"solo-{tree['hold']['id']}.json"]
+    name = f"solo-{tree['hold']['id']}"
+    assert runs.files() == [f"{name}.closed", f"{name}.json"]
     assert (tree["kind"], tree["scope"], tree["limits"]) == (
         "solo",
         "solo",
@@ -241,7 +248,7 @@ def test_one_arm_that_comes_out_otherwise_decides_and_leaves_its_receipt(runs, n
     outcome = runs.pair({arm: run})
     assert (outcome.verdict, outcome.exit) == (verdict, code)
     assert outcome.exit is not Exit.DONE
-    assert runs.files() == [outcome.receipt_path.name]
+    assert outcome.receipt_path.name in runs.files()
     # an honest account of a failed run is intact
     assert verified(outcome, "qualification") is Exit.DONE
     assert json.loads(outcome.receipt_path.read_text())["verdict"] == verdict
@@ -284,7 +291,7 @@ def test_an_interruption_leaves_no_receipt_and_lets_go(runs, stop):
 
 def test_a_source_that_changed_during_the_run_leaves_no_receipt(runs, monkeypatch):
     now = [installed_source()]
-    for module in (physical, receipt):
+    for module in (far, held, receipt):
         monkeypatch.setattr(module, "installed_source", lambda: now[0])
 
     def edit(context):
@@ -349,11 +356,37 @@ def test_a_directory_that_takes_no_receipt_refuses_before_the_hold(runs, below, 
 @pytest.mark.parametrize("run", ["pair", "solo"])
 def test_a_missing_package_refuses_before_the_gpus_are_looked_at(runs, monkeypatch, name, run):
     monkeypatch.setattr(receipt, "find_spec", lambda one: None if one == name else object())
-    monkeypatch.setattr(physical, "look_at_gpus", lambda: pytest.fail("looked"))
+    monkeypatch.setattr(host, "look_at_gpus", lambda: pytest.fail("looked"))
     with pytest.raises(RefusedError) as caught:
         getattr(runs, run)()
     assert caught.value.refusal.code is Code.MISSING_PACKAGE
+    command = {"pair": "pp4 pair-qualify --hold local", "solo": "pp4 solo-qualify"}[run]
+    assert caught.value.refusal.where == command
     assert list(runs.root.iterdir()) == []
+
+
+def test_of_more_than_one_fault_the_first_in_the_way_of_a_hold_is_said(runs, monkeypatch):
+    """Packages, GPUs, evidence, a place for the receipt: in this order, and nobody holds."""
+    (runs.root / "file").write_text("mine")
+    monkeypatch.setattr(type(runs), "out", runs.root / "file")
+    monkeypatch.setattr(held, "open_window", lambda *_: pytest.fail("asked for a HOLD"))
+    monkeypatch.setattr(receipt, "find_spec", lambda one: None)
+    good, runs.report = runs.report, report(two_gpus()[0])
+    evidence = [("identity_reference", b"{}")]
+
+    def refused():
+        with pytest.raises(RefusedError) as caught:
+            runs.pair(evidence=evidence)
+        return caught.value.refusal.code
+
+    assert refused() is Code.MISSING_PACKAGE
+    monkeypatch.setattr(receipt, "find_spec", lambda one: object())
+    assert refused() is Code.NO_GPU_PAIR
+    runs.report = good
+    assert refused() is Code.UNKNOWN_VERSION
+    evidence.clear()
+    assert refused() is Code.UNWRITABLE
+    assert no_hold(runs)
 
 
 @pytest.mark.parametrize("name", ["2", "GPU-ffff", "first"])

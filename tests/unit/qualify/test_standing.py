@@ -20,8 +20,10 @@ from pp4.qualify.standing import (
     status,
     summary,
 )
-from pp4.receipts import Admission, Command, Refused, admit, build, file_digest, redact, seal
-from pp4.receipts.private import open_leaf
+from pp4.receipts.admission import Admission, Command, Refused, admit
+from pp4.receipts.build import build, seal
+from pp4.receipts.digests import file_digest
+from pp4.receipts.private import open_leaf, redact
 from tests.unit.qualify.machines import NEXT, machine
 from tests.unit.receipts import samples
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pp4.receipts import Subject
+from pp4.receipts.admission import Subject
 from pp4.receipts.bindings import ClosedHold
 from pp4.receipts.digests import source_list_digest
 from pp4.receipts.gate_checks import REQUIRED_GATES

@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 
-from pp4.receipts import build, file_digest
-from pp4.receipts.digests import tree_digest
+from pp4.receipts.build import build
+from pp4.receipts.digests import file_digest, tree_digest
 from pp4.receipts.journal import head, next_line
 from tests.unit.receipts.parts import (
     DEFINITION,

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 import pytest
 
 from pp4.errors import Code
-from pp4.receipts import Admission, Command, Refused, admit, build, redact, seal
-from pp4.receipts.admission import NEEDS
+from pp4.receipts.admission import NEEDS, Admission, Command, Refused, admit
 from pp4.receipts.bindings import ClosedHold, kernel_facts
+from pp4.receipts.build import build, seal
 from pp4.receipts.models import read_model
+from pp4.receipts.private import redact
 from pp4.receipts.run_checks import ROLE_KINDS
 from tests.unit.receipts import samples
 from tests.unit.receipts.samples import subject

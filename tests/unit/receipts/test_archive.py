@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from pp4.errors import Code, Exit, RefusedError
-from pp4.receipts import build, file_digest, redact, seal
 from pp4.receipts.archive import BEGIN, END, INDEX, index_row, read_archive, write_index
+from pp4.receipts.build import build, seal
+from pp4.receipts.digests import file_digest
+from pp4.receipts.private import redact
 from tests.unit.receipts import samples
 
 ARCHIVE = Path(__file__).parents[3] / "receipts"

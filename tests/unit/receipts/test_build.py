@@ -7,7 +7,8 @@ import pytest
 
 from pp4 import __version__
 from pp4.errors import Code, RefusedError
-from pp4.receipts import build, verify_bytes
+from pp4.receipts.build import build
+from pp4.receipts.verify import verify_bytes
 from tests.unit.receipts import samples
 
 

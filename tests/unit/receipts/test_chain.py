@@ -5,7 +5,10 @@ import json
 import pytest
 
 from pp4.errors import Code, Exit
-from pp4.receipts import Policy, build, file_digest, redact, seal, verify_bytes
+from pp4.receipts.build import build, seal
+from pp4.receipts.digests import file_digest
+from pp4.receipts.private import redact
+from pp4.receipts.verify import Policy, verify_bytes
 from tests.unit.receipts import samples
 
 

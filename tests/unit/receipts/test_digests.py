@@ -8,9 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pp4.errors import Code, RefusedError
-from pp4.receipts import build, file_digest, installed_source, opened, redact, seal, verify_bytes
-from pp4.receipts.digests import receipt_digest, source_digest, source_list_digest
-from pp4.receipts.private import closed, leaf_hash, open_leaf
+from pp4.receipts.build import build, seal
+from pp4.receipts.digests import (
+    file_digest,
+    installed_source,
+    receipt_digest,
+    source_digest,
+    source_list_digest,
+)
+from pp4.receipts.private import closed, leaf_hash, open_leaf, opened, redact
+from pp4.receipts.verify import verify_bytes
 from tests.unit.receipts import samples
 
 

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from pp4.errors import Code, Exit
-from pp4.receipts import build, seal, verify_bytes
+from pp4.receipts.build import build, seal
 from pp4.receipts.gate_checks import REQUIRED_GATES
+from pp4.receipts.verify import verify_bytes
 from tests.unit.receipts import samples
 
 GATED = ("rehearsal", "qualification", "solo")

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from pp4.errors import Code
-from pp4.receipts import redact, seal, verify_bytes
-from pp4.receipts.private import open_leaf
+from pp4.receipts.build import seal
+from pp4.receipts.private import open_leaf, redact
+from pp4.receipts.verify import verify_bytes
 from tests.unit.receipts import samples
 
 PHYSICAL = ("qualification", "solo")

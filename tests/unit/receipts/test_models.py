@@ -7,11 +7,11 @@ import pydantic
 import pytest
 
 from pp4.errors import Code, RefusedError
-from pp4.receipts import verify_bytes
 from pp4.receipts.canonical import dump
 from pp4.receipts.envelope import SCHEMA
 from pp4.receipts.models import KINDS, MODELS, read_model, schemas
 from pp4.receipts.publish import publish
+from pp4.receipts.verify import verify_bytes
 from tests.unit.receipts import samples
 
 PUBLISHED = Path(__file__).parents[3] / "schemas"

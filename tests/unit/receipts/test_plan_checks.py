@@ -7,9 +7,10 @@ import pytest
 from pp4.errors import Code, Exit
 from pp4.qualify import gates
 from pp4.qualify.gates import KERNELS, PHYSICAL
-from pp4.receipts import seal, verify_bytes
+from pp4.receipts.build import seal
 from pp4.receipts.gate_checks import REQUIRED_GATES
 from pp4.receipts.plan_checks import FLOORS, HARDWARE, PLAN, RECORDED, SOLO_PLAN, plan_of
+from pp4.receipts.verify import verify_bytes
 from tests.unit.receipts import samples, write_plan
 
 PLANNED = ("rehearsal", "qualification")

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pp4.errors import Code, Exit
-from pp4.receipts import Policy, build, verify, verify_bytes
+from pp4.receipts.build import build
 from pp4.receipts.digests import Source, installed_source
+from pp4.receipts.verify import Policy, verify, verify_bytes
 from tests.unit.receipts import samples
 
 # The package exports a function of the same name, which hides the module.

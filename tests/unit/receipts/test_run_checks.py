@@ -5,8 +5,9 @@ import json
 import pytest
 
 from pp4.errors import Code
-from pp4.receipts import seal, verify_bytes
+from pp4.receipts.build import seal
 from pp4.receipts.digests import tree_digest
+from pp4.receipts.verify import verify_bytes
 from tests.unit.receipts import samples
 
 

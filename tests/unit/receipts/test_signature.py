@@ -9,8 +9,8 @@ import pytest
 
 import pp4.receipts.signature as module
 from pp4.errors import Code, Exit, RefusedError
-from pp4.receipts import Policy, verify
 from pp4.receipts.signature import NAMESPACE, State, check_signature
+from pp4.receipts.verify import Policy, verify
 from tests.unit.receipts import samples
 
 KEYGEN = shutil.which("ssh-keygen")

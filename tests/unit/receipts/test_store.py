@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from pp4.errors import Code, RefusedError
-from pp4.receipts import store, write_new
+from pp4.receipts import store
+from pp4.receipts.store import write_new
 from tests.unit.receipts import samples
 
 RAW = samples.sample("solo")
@@ -163,7 +164,7 @@ WRITER = """
 import resource, signal, sys
 from pathlib import Path
 from pp4.errors import RefusedError
-from pp4.receipts import write_new
+from pp4.receipts.store import write_new
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 try:

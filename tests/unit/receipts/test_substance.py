@@ -6,7 +6,8 @@ import json
 import pytest
 
 from pp4.errors import Code
-from pp4.receipts import seal, verify_bytes
+from pp4.receipts.build import seal
+from pp4.receipts.verify import verify_bytes
 from tests.unit.receipts import samples
 
 GATED = ("rehearsal", "qualification", "solo")

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pp4.errors import Code, Exit, UsageError
-from pp4.receipts import Policy, seal, verify, verify_bytes
+from pp4.receipts.build import seal
+from pp4.receipts.verify import Policy, verify, verify_bytes
 from tests.unit.receipts import samples
 
 TREES = st.recursive(

@@ -1,4 +1,4 @@
-"""Gates in a HOLD of a host that a HOLD file names: ask, wait, close, and only then a receipt."""
+"""Gates in a HOLD of a host, this one or another: ask, wait, close, and only then a receipt."""
 
 from __future__ import annotations
 
@@ -8,34 +8,29 @@ import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pp4.clock import SystemClock
-from pp4.config.hold_file import HoldFile, read_evidence
-from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
+from pp4.config.hold_file import HoldFile
+from pp4.errors import Code, Pp4Error, Refusal, WrongError
 from pp4.hold.deferred import CLOSES, Deferred
 from pp4.hold.interruption import undisturbed
 from pp4.hold.reach import Place, reached
 from pp4.hold.window import Window, deliver, open_window
-from pp4.qualify import far, physical, receipt, rehearsal
+from pp4.qualify import far, hops, receipt, rehearsal
 from pp4.qualify.plan import Step
 from pp4.qualify.progress import Progress
 from pp4.qualify.receipt import Outcome
-from pp4.receipts.admission import Admission
+from pp4.qualify.wanted import Chosen, Wanted, choose, evidence_for
 from pp4.receipts.canonical import dump
 from pp4.receipts.digests import installed_source
 from pp4.receipts.store import write_new
 from pp4.wire.facts import read
 from pp4.wire.gpus import GpuReport
-from pp4.wire.holds import Close, Given, HostCommand, Open
+from pp4.wire.holds import Close, HostCommand, Open
 
-REHEARSAL_GPUS = (
-    "GPU-00000000-0000-4000-8000-000000000000",
-    "GPU-00000000-0000-4000-8000-000000000001",
-)
-"""What a rehearsal holds where the HOLD file names no GPU: names that no driver gives."""
-COMMAND = "pp4 pair-qualify --hold FILE"
 _DIFFERENCES = tuple(
     text for text in rehearsal.DIFFERENCES if "HOLD" not in text and "UUID" not in text
 )
@@ -74,53 +69,29 @@ def _step(told: dict[str, Any]) -> Step:
         raise WrongError(Refusal(Code.BAD_FRAME, "progress", "a step", str(error))) from error
 
 
-def _gpus_there(place: Place) -> GpuReport:
-    """What the driver of the host says of its GPUs.
+def _gpus_there(place: Place, command: str) -> GpuReport:
+    """What the driver of the host says of its GPUs, once what a run needs is installed there.
 
     Raises:
         RefusedError: what the host refuses.
         WrongError: its answer is none.
     """
-    return read(GpuReport, place.ask("pp4.qualify.host"))
+    return read(GpuReport, place.ask("pp4.qualify.host", command))
 
 
-def _chosen(file: HoldFile, report: GpuReport) -> tuple[str, ...]:
-    if file.host.gpus == "auto":
-        return physical.pair_of(report)
-    there = {gpu.uuid for gpu in report.gpus}
-    missing = [uuid for uuid in file.host.gpus if uuid not in there]
-    if missing:
-        found = ", ".join(sorted(there)) or "no GPU"
-        where, expected = "gpus of the HOLD file", ", ".join(missing)
-        raise RefusedError(Refusal(Code.NO_GPU_PAIR, where, expected, found, next="pp4 doctor"))
-    # what keeps a pair from being one is said before anything is held
-    gpus = tuple(gpu for gpu in report.gpus if gpu.uuid in file.host.gpus)
-    physical.pair_of(report.model_copy(update={"gpus": gpus}))
-    return file.host.gpus
-
-
-def _given(evidence: Sequence[tuple[str, bytes]]) -> tuple[Given, ...]:
-    return tuple(Given.of(role, raw) for role, raw in evidence)
-
-
-def _asked(
-    file: HoldFile,
-    admitted: Admission,
-    gpus: Sequence[str],
-    evidence: Sequence[tuple[str, bytes]],
-    report: GpuReport | None,
-) -> Open:
+def _asked(file: HoldFile, chosen: Chosen) -> Open:
     def commands(given: Sequence[Any]) -> tuple[HostCommand, ...]:
         return tuple(HostCommand(argv=one.argv, limit_s=float(one.limit_s)) for one in given)
 
-    held = [gpu for gpu in report.gpus if gpu.uuid in gpus] if report else []
+    report = chosen.report
+    held = [gpu for gpu in report.gpus if gpu.uuid in chosen.gpus] if report else []
     return Open(
-        command=str(admitted.command),
-        source_digest=admitted.source_digest,
-        evidence=_given(evidence),
+        command=str(chosen.admitted.command),
+        source_digest=chosen.admitted.source_digest,
+        evidence=chosen.evidence,
         gpu_models=tuple(sorted({gpu.name for gpu in held})),
         drivers=(report.driver_version or "not told",) if report else (),
-        gpus=tuple(gpus),
+        gpus=chosen.gpus,
         rehearsal=report is None,
         coordinator=_asker(),
         transport=file.host.transport,
@@ -148,11 +119,15 @@ def _asker() -> str:
 
 
 @contextlib.contextmanager
-def _kept(place: Place, deferred: Deferred, asked: Open, progress: Progress) -> Iterator[Window]:
+def _kept(
+    place: Place, deferred: Deferred, asked: Open, progress: Progress, option: str
+) -> Iterator[Window]:
     """A window whose close is kept for later where it could not be delivered."""
     window: Window | None = None
+    told = Told(progress)
     try:
-        with open_window(place.host, place.program, asked, SystemClock(), Told(progress)) as window:
+        with open_window(place.host, place.program, asked, SystemClock(), told, option) as window:
+            window.quieten()
             yield window
     finally:
         if window is not None and window.tombstone is None:
@@ -160,6 +135,8 @@ def _kept(place: Place, deferred: Deferred, asked: Open, progress: Progress) -> 
             try:
                 with undisturbed():
                     deferred.store(place.host.address, granted.hold, granted.fence, "cancelled")
+                again = f"pp4 hold recover {granted.hold}{option}"
+                progress.note(f"the close of HOLD {granted.hold} is kept; how it ended: {again}")
             except Pp4Error as error:
                 # what ended the run is said; that the close is not kept must not take its place
                 progress.note(f"the close of HOLD {granted.hold} is not kept: {error}")
@@ -187,59 +164,42 @@ def _deliver(place: Place, file: HoldFile, deferred: Deferred, progress: Progres
 
 
 def qualify_on_host(
-    file: HoldFile,
-    out: Path,
-    progress: Progress,
-    *,
-    state_dir: Path,
-    rehearse: bool = False,
-    evidence: Sequence[tuple[str, bytes]] = (),
-    soak_minutes: int = 0,
+    file: HoldFile, wanted: Wanted, out: Path, progress: Progress, *, state_dir: Path
 ) -> Outcome:
-    """Run every gate of scope ``kernels`` in a HOLD of another host and store a receipt here.
+    """Run gates in a HOLD of a host, this one or another, and store a receipt here.
 
     Args:
         file: which host, and what happens around the work.
+        wanted: what is run there.
         out: directory of the receipt; made if it is not there.
         progress: who watches.
         state_dir: the coordinator's, for closes that cannot be delivered.
-        rehearse: whether the gates run in the interpreter there and no GPU is touched.
-        evidence: (role, bytes) of receipts that the run has to match, beside the HOLD file's.
-        soak_minutes: how long exchanges are repeated after the gates.
 
     Returns:
         The outcome; a failed gate is an outcome, not an exception.
 
     Raises:
         Pp4Error: what the host or the way to it refuses; ``LEASE_LOST``, ``DEADLINE``.
+        RefusedError: evidence does not match; ``out`` cannot be written; pp4 itself was changed
+            during the run.
         UncleanError: the HOLD could not be proven closed.
     """
     source = installed_source()
-    given = [*read_evidence(file), *evidence]
-    if rehearse:
-        given = []
-    with receipt.room(out), reached(file, source) as place:
-        if rehearse:
-            report, admitted = None, rehearsal.admission(source)
-            gpus = REHEARSAL_GPUS if file.host.gpus == "auto" else file.host.gpus
-        else:
-            report = _gpus_there(place)
-            gpus = _chosen(file, report)
-            admitted = physical.admission(physical.PAIR.command, source, given, report, gpus)
-        asked = _asked(file, admitted, gpus, given, report)
-        told = far.Gates(
-            work="rehearsal" if rehearse else "pair",
-            evidence=_given(given),
-            soak_minutes=soak_minutes,
-        )
-        deferred = Deferred(state_dir / CLOSES)
-        _deliver(place, file, deferred, progress)
-        with _kept(place, deferred, asked, progress) as window:
-            body = window.run("gates", far.MODULE, told.model_dump(mode="json"))
-        # the HOLD is closed and its processes are proven dead: only now is there a claim to make
-        receipt.require_same_source(source, COMMAND)
-        body["hold"]["host_key"] = place.host.fingerprint
-        name = f"{body['kind']}-{window.granted.hold}"
-        outcome = receipt.store(body, source, out / f"{name}.json")
-        write_new(out / f"{name}.closed", dump(_unnamed(window.tombstone or {})))
-    return replace(outcome, differences=_DIFFERENCES) if rehearse else outcome
+    given = evidence_for(file, wanted)
+    with reached(file, source) as place:
+        look = partial(_gpus_there, place, wanted.command)
+        chosen = choose(file, wanted, given, source, look)
+        with receipt.room(out):
+            deferred = Deferred(state_dir / CLOSES)
+            _deliver(place, file, deferred, progress)
+            asked = _asked(file, chosen)
+            with _kept(place, deferred, asked, progress, wanted.option) as window:
+                hops.arrive(window, file, source.digest, progress)
+                body = window.run("gates", far.MODULE, chosen.told.model_dump(mode="json"))
+            # the HOLD is closed, its processes are proven dead: only now is there a claim to make
+            receipt.require_same_source(source, wanted.command)
+            body["hold"]["host_key"] = place.host.fingerprint
+            name = f"{body['kind']}-{window.granted.hold}"
+            outcome = receipt.store(body, source, out / f"{name}.json")
+            write_new(out / f"{name}.closed", dump(_unnamed(window.tombstone or {})))
+    return replace(outcome, differences=_DIFFERENCES) if chosen.report is None else outcome
