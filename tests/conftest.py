@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +22,11 @@ for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.SIG_DFL)
 
+# What owners compile takes a while, so all workers of a run share it: they inherit the name.
+if "TEST_COMPILED" not in os.environ:
+    _compiled = tempfile.TemporaryDirectory(prefix="pp4-compiled-")
+    os.environ["TEST_COMPILED"] = _compiled.name
+
 _OURS = ("PP4_", "DSPARK_", "VLLM_DSPARK_")
 
 
@@ -35,7 +41,22 @@ def _clean_environment(monkeypatch, tmp_path):
 
 
 def pytest_collection_modifyitems(items):
-    """Skip what needs a GPU where there is none; torch is asked only if such a test was chosen."""
+    """Start with what takes longest, and skip what needs a GPU where there is none."""
+    # whole gates in processes of their own, then whatever is slow: at the end, workers that have
+    # nothing left to do would wait for them
+    items.sort(key=_haste, reverse=True)
+    _skip_without_gpus(items)
+
+
+def _haste(item):
+    """How early a test starts."""
+    if "rehearsed" in item.fixturenames:
+        return 2
+    return 1 if item.get_closest_marker("slow") else 0
+
+
+def _skip_without_gpus(items):
+    """Torch is asked only if a test that needs a GPU was chosen."""
     needs = {"gpu": 1, "pair": 2}
     marked = [(item, name) for item in items for name in needs if item.get_closest_marker(name)]
     if not marked:

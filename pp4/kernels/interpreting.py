@@ -33,12 +33,17 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
         raise interpreter.InterpreterError(repr(error)) from error
 
 
+def map_once() -> None:
+    """Let this process' interpreter map the language once for each launch; it checks as before."""
+    interpreter.InterpretedFunction.__call__ = _call
+
+
 def quicken() -> None:
     """Make this process' interpreter quick: no repeated mapping, no overflow checks.
 
     The overflow checks make every addition and product of integers a second time; tests of the
     kernels, which do not call this, keep them.
     """
-    interpreter.InterpretedFunction.__call__ = _call
+    map_once()
     builder = interpreter.interpreter_builder
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)

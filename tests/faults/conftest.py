@@ -1,4 +1,4 @@
-"""An owner, a host and coordinators of its own for each test: what is done to them is final."""
+"""An owner, a host and coordinators of its own for each test that ends them; one owner survives."""
 
 import os
 
@@ -12,6 +12,14 @@ from tests.unit.worker.owners import Asker
 def owner(tmp_path):
     """A running owner without a pair."""
     asker = Asker(tmp_path)
+    yield asker
+    asker.close()
+
+
+@pytest.fixture(scope="module")
+def survivor(tmp_path_factory):
+    """A running owner that is asked to survive one fault of its ranks after the other."""
+    asker = Asker(tmp_path_factory.mktemp("survivor"))
     yield asker
     asker.close()
 

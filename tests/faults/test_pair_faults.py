@@ -30,108 +30,108 @@ def proves_death_and_serves_again(owner):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_killed_before_a_block(owner, rank):
-    owner.fresh(HASTY)
-    os.kill(owner.pids[rank], signal.SIGKILL)
-    assert within(lambda: not running(owner.pids[rank]))
-    found = owner.block()
+def test_a_rank_killed_before_a_block(survivor, rank):
+    survivor.fresh(HASTY)
+    os.kill(survivor.pids[rank], signal.SIGKILL)
+    assert within(lambda: not running(survivor.pids[rank]))
+    found = survivor.block()
     assert (found["released"], found["died"]) == (False, [rank])
     # the survivor waited for its peer, ran out of patience and says so
     assert found["why"] == "PEER_TIMEOUT"
     assert [one["rank"] for one in found["blocks"]] == [1 - rank]
-    assert owner.refused("block", case=case()) == "STICKY"
-    assert owner.refused("both", verb_of_rank="identity") == "RANK_DIED"
-    proves_death_and_serves_again(owner)
+    assert survivor.refused("block", case=case()) == "STICKY"
+    assert survivor.refused("both", verb_of_rank="identity") == "RANK_DIED"
+    proves_death_and_serves_again(survivor)
 
 
-def test_both_ranks_killed_before_a_block(owner):
-    owner.fresh()
-    for pid in owner.pids:
+def test_both_ranks_killed_before_a_block(survivor):
+    survivor.fresh()
+    for pid in survivor.pids:
         os.kill(pid, signal.SIGKILL)
-    found = owner.block()
+    found = survivor.block()
     assert (found["released"], found["why"], found["died"]) == (False, "RANK_DIED", [0, 1])
-    assert owner.refused("block", case=case()) == "STICKY"
-    proves_death_and_serves_again(owner)
+    assert survivor.refused("block", case=case()) == "STICKY"
+    proves_death_and_serves_again(survivor)
 
 
-def test_a_rank_killed_between_two_positions(owner):
-    owner.fresh(LATER_HASTY)
+def test_a_rank_killed_between_two_positions(survivor):
+    survivor.fresh(LATER_HASTY)
     launches = [{}, {"pause_before": 1}]
-    found = owner.block(case(n_out=3), launches=launches, on_pause="kill")
+    found = survivor.block(case(n_out=3), launches=launches, on_pause="kill")
     assert (found["released"], found["why"], found["died"]) == (False, "PEER_TIMEOUT", [1])
     assert found["blocks"][0]["errors"] == [[0, 3, 3]]
-    assert owner.refused("block", case=case()) == "STICKY"
-    proves_death_and_serves_again(owner)
+    assert survivor.refused("block", case=case()) == "STICKY"
+    proves_death_and_serves_again(survivor)
 
 
-def test_a_rank_that_comes_late_to_a_later_position(owner):
-    owner.fresh(LATER_HASTY)
+def test_a_rank_that_comes_late_to_a_later_position(survivor):
+    survivor.fresh(LATER_HASTY)
     launches = [{"pause_before": 1}, {}]
-    found = owner.block(case(n_out=2), launches=launches, on_pause="resume-late")
+    found = survivor.block(case(n_out=2), launches=launches, on_pause="resume-late")
     assert (found["released"], found["why"], found["died"]) == (False, "PEER_TIMEOUT", [])
     assert [one["errors"] for one in found["blocks"]] == [[[0, 3]], [[0, 3]]]
-    proves_death_and_serves_again(owner)
+    proves_death_and_serves_again(survivor)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_stopped_rank_does_not_outlast_the_bound(owner, rank):
-    owner.fresh(HASTY)
-    os.kill(owner.pids[rank], signal.SIGSTOP)
-    reply = owner.reply("block", case=case(), limit_s=BOUND_S)
+def test_a_stopped_rank_does_not_outlast_the_bound(survivor, rank):
+    survivor.fresh(HASTY)
+    os.kill(survivor.pids[rank], signal.SIGSTOP)
+    reply = survivor.reply("block", case=case(), limit_s=BOUND_S)
     assert reply.refusal["code"] == "STEP_TIMEOUT"
-    assert str(owner.pids[rank]) in reply.refusal["left"]
+    assert str(survivor.pids[rank]) in reply.refusal["left"]
     # it may launch the block whenever it wakes up, so nothing may follow on this pair
-    os.kill(owner.pids[rank], signal.SIGCONT)
-    assert owner.refused("block", case=case()) == "STICKY"
-    proves_death_and_serves_again(owner)
+    os.kill(survivor.pids[rank], signal.SIGCONT)
+    assert survivor.refused("block", case=case()) == "STICKY"
+    proves_death_and_serves_again(survivor)
 
 
-def test_a_rank_stopped_for_good_is_torn_down(owner):
-    owner.fresh(HASTY)
-    os.kill(owner.pids[1], signal.SIGSTOP)
+def test_a_rank_stopped_for_good_is_torn_down(survivor):
+    survivor.fresh(HASTY)
+    os.kill(survivor.pids[1], signal.SIGSTOP)
     ask = {"verb_of_rank": "identity", "limit_s": BOUND_S}
-    assert owner.refused("both", **ask) == "STEP_TIMEOUT"
-    assert owner.refused("block", case=case()) == "STICKY"
-    proves_death_and_serves_again(owner)
+    assert survivor.refused("both", **ask) == "STEP_TIMEOUT"
+    assert survivor.refused("block", case=case()) == "STICKY"
+    proves_death_and_serves_again(survivor)
 
 
-def test_a_rank_that_reads_nothing_does_not_block_its_owner(owner):
-    owner.fresh()
-    os.kill(owner.pids[0], signal.SIGSTOP)
+def test_a_rank_that_reads_nothing_does_not_block_its_owner(survivor):
+    survivor.fresh()
+    os.kill(survivor.pids[0], signal.SIGSTOP)
     ballast = {"text": "x" * (1 << 20)}
     given = {"verb_of_rank": "identity", "arguments": [ballast, {}], "limit_s": BOUND_S}
-    reply = owner.reply("both", **given)
+    reply = survivor.reply("both", **given)
     assert reply.refusal["code"] == "STEP_TIMEOUT"
-    assert reply.refusal["left"] == f"process {owner.pids[0]}"
+    assert reply.refusal["left"] == f"process {survivor.pids[0]}"
     # it may have got a part of the request: nobody knows what it does with it
-    os.kill(owner.pids[0], signal.SIGCONT)
-    assert owner.refused("block", case=case()) == "STICKY"
-    proves_death_and_serves_again(owner)
+    os.kill(survivor.pids[0], signal.SIGCONT)
+    assert survivor.refused("block", case=case()) == "STICKY"
+    proves_death_and_serves_again(survivor)
 
 
-def test_a_rank_killed_before_the_branch(owner):
-    owner.fresh(PATIENT)
+def test_a_rank_killed_before_the_branch(survivor):
+    survivor.fresh(PATIENT)
     capture = {"name": "g", "case": case()}
-    assert owner.both("capture", capture) == [{}, {}]
+    assert survivor.both("capture", capture) == [{}, {}]
     ask = {"case": case(), "switch": True, "graph": "g"}
     # once with both, or the survivor would look a minute for its peer before it launches
-    assert owner.ask("select", **ask)["released"]
-    owner.link(HASTY)
-    assert owner.both("capture", capture) == [{}, {}]
-    os.kill(owner.pids[1], signal.SIGKILL)
-    assert within(lambda: not running(owner.pids[1]))
-    assert owner.refused("select", **ask) == "RANK_DIED"
-    assert owner.refused("block", case=case()) == "STICKY"
-    proves_death_and_serves_again(owner)
+    assert survivor.ask("select", **ask)["released"]
+    survivor.link(HASTY)
+    assert survivor.both("capture", capture) == [{}, {}]
+    os.kill(survivor.pids[1], signal.SIGKILL)
+    assert within(lambda: not running(survivor.pids[1]))
+    assert survivor.refused("select", **ask) == "RANK_DIED"
+    assert survivor.refused("block", case=case()) == "STICKY"
+    proves_death_and_serves_again(survivor)
 
 
-def test_a_rank_that_dies_while_it_is_primed(owner):
-    owner.start()
-    os.kill(owner.pids[1], signal.SIGKILL)
-    assert within(lambda: not running(owner.pids[1]))
-    assert owner.refused("prime", shape=SHAPE) == "RANK_DIED"
-    assert owner.refused("block", case=case()) == "UNPRIMED"
-    proves_death_and_serves_again(owner)
+def test_a_rank_that_dies_while_it_is_primed(survivor):
+    survivor.start()
+    os.kill(survivor.pids[1], signal.SIGKILL)
+    assert within(lambda: not running(survivor.pids[1]))
+    assert survivor.refused("prime", shape=SHAPE) == "RANK_DIED"
+    assert survivor.refused("block", case=case()) == "UNPRIMED"
+    proves_death_and_serves_again(survivor)
 
 
 # -- the owner ------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 import contextlib
 import getpass
 import json
-import os
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -95,7 +95,7 @@ def until(condition, seconds=PATIENCE_S):
     deadline = Deadline.after(SystemClock(), seconds)
     while not (found := condition()):
         deadline.require("what a test waits for")
-        os.sched_yield()
+        time.sleep(0.01)  # whoever is waited for may need the core
     return found
 
 
@@ -137,14 +137,14 @@ def ask_there(place, hold, verb, **arguments):
 
 
 COORDINATE = """
-import json, sys, threading
+import json, sys, threading, time
 from pathlib import Path
 from tests.faults.windows import DRILLS, window
 place, arguments, more = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
 with window(place, **more) as one:
     def say():
         while not one.watching.items:
-            pass
+            time.sleep(0.01)
         told = {"hold": one.granted.hold, "fence": one.granted.fence, **one.watching.items[0]}
         print(json.dumps(told), flush=True)
     threading.Thread(target=say, daemon=True).start()

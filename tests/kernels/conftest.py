@@ -1,4 +1,8 @@
-"""These tests run the kernels in Triton's interpreter, which is chosen when Triton is imported."""
+"""These tests run the kernels in Triton's interpreter, which is chosen when Triton is imported.
+
+It maps the language once for each launch, which ``test_interpreting.py`` holds against the plain
+one, and checks additions and products of integers for overflow.
+"""
 
 import os
 
@@ -8,7 +12,10 @@ os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
 import pytest
 from filelock import FileLock
 
+from pp4.kernels import interpreting
 from tests.kernels import compiling, pairs
+
+interpreting.map_once()
 
 
 @pytest.fixture(scope="session")

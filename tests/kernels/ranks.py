@@ -9,11 +9,12 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
-from pp4.kernels import pattern
+from pp4.kernels import interpreting, pattern
 from pp4.kernels.controls import build
 from pp4.kernels.link import SharedMemoryLink
 
 torch.set_num_threads(1)
+interpreting.map_once()
 
 
 class Rank:

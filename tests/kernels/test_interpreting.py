@@ -1,4 +1,4 @@
-"""The quick interpreter gives what the plain one gives, in a process of its own."""
+"""The quicker interpreters give what the plain one gives, in a process of its own."""
 
 import os
 import subprocess
@@ -16,13 +16,12 @@ mapped = []
 plain = interpreter._patch_lang
 interpreter._patch_lang = lambda fn: (mapped.append(fn), plain(fn))[1]
 case = random_case(11, cached=(3, 4, 5))
-for quick in (False, True):
-    if quick:
-        interpreting.quicken()
+for change in (lambda: None, interpreting.map_once, interpreting.quicken):
+    change()
     mapped.clear()
     _, outputs = solo(case)
     assert not differences(outputs, case.expected())
-    print(len(mapped))
+    print(len(mapped), int(interpreter.interpreter_builder.options.sanitize_overflow))
 """
 
 
@@ -36,6 +35,10 @@ def test_quick_and_plain_give_the_reference():
         check=False,
     )
     assert not done.returncode, done.stderr
-    often, rarely = map(int, done.stdout.split())
+    often, rarely, quick = (
+        [int(word) for word in line.split()] for line in done.stdout.splitlines()
+    )
     # once for each launch and each module of the language, however many calls there are
-    assert rarely <= 4 < often
+    assert rarely[0] == quick[0] <= 4 < often[0]
+    # overflow stays checked until everything is made quick
+    assert (often[1], rarely[1], quick[1]) == (1, 1, 0)

@@ -224,8 +224,9 @@ class Agent:
             stderr=subprocess.DEVNULL,
         )
         end = time.monotonic() + LONG
-        while not self.socket.exists():
+        while not self._listens():
             if time.monotonic() > end or self._process.poll() is not None:
+                self.stop()
                 raise RuntimeError("ssh-agent does not start")
             time.sleep(0.02)
         for key in keys:
@@ -236,6 +237,11 @@ class Agent:
                 capture_output=True,
                 timeout=LONG,
             )
+
+    def _listens(self):
+        """A socket that is there is not listened at yet, and nobody can connect to it."""
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(self.socket)) == 0
 
     def stop(self):
         self._process.kill()

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 from pp4.clock import Deadline, SystemClock
@@ -16,9 +15,8 @@ SHAPE = {"vocab": 67, "split": 35, "tile": 32, "rank_dim": 8}
 OTHER = {**SHAPE, "tile": 64}
 PATIENT = {"first_polls": 1_000_000, "next_polls": 1_000_000}
 HASTY = {"first_polls": 300, "next_polls": 300}
-_SHARED = tempfile.TemporaryDirectory(prefix="pp4-compiled-")
-COMPILED = Path(_SHARED.name)
-"""What owners of one test run compile, they compile once; it goes with the interpreter."""
+COMPILED = Path(os.environ["TEST_COMPILED"])
+"""What owners compile, they compile once for all workers of a test run."""
 ENVIRONMENT = {
     "PYTHONPATH": str(ROOT),
     "TRITON_INTERPRET": "1",
