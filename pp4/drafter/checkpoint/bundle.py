@@ -88,15 +88,15 @@ def _indexed(directory: Path) -> Bundle:
                 both = f"in {shown(entries[name].file.name)} and {shown(file)}"
                 problems.append(Problem(name, "one place", both))
             elif placed.get(name) != file:
-                named = placed.get(name, "none")
-                problems.append(Problem(name, f"the file of the index: {shown(named)}", file))
+                expected = f"in {shown(placed[name])}" if name in placed else "a name of the index"
+                problems.append(Problem(name, expected, f"in {shown(file)}"))
             entries.setdefault(name, entry)
-    problems += [
+    missing = [
         Problem(name, f"a tensor in {shown(file)}, as the index says", "none")
         for name, file in placed.items()
         if name not in entries and file not in unread
     ]
-    return Bundle(directory, files, entries, tuple(problems))
+    return Bundle(directory, files, entries, (*missing, *problems))
 
 
 def _weight_map(tree: Any, directory: Path) -> dict[str, str]:

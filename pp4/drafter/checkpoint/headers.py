@@ -90,9 +90,9 @@ def _entry(name: str, path: Path, record: Any, data: int) -> Entry | Problem:
     if not isinstance(record, dict) or set(record) != {"dtype", "shape", "data_offsets"}:
         return Problem(name, expected, shown(record))
     dtype, shape, offsets = record["dtype"], record["shape"], record["data_offsets"]
-    sizes = _sizes(shape)
-    span = _sizes(offsets)
-    if dtype not in ITEM_BYTES or sizes is None or span is None or len(span) != 2:
+    sizes, span = _sizes(shape), _sizes(offsets)
+    known = isinstance(dtype, str) and dtype in ITEM_BYTES
+    if not known or sizes is None or span is None or len(span) != 2:
         return Problem(name, expected, shown(record))
     wanted = prod(sizes) * ITEM_BYTES[dtype]
     if span[1] - span[0] != wanted:

@@ -18,8 +18,8 @@ from pp4.drafter.config import WORLDS
 from pp4.drafter.weights import Weights
 from pp4.errors import BadInputError, Code, Refusal, RefusedError
 
-_ROWS_AT_ONCE: Final = 1 << 24
-"""Elements whose finiteness is looked at in one go: 16 MiB of truth values."""
+_AT_ONCE: Final = 1 << 20
+"""Elements whose finiteness is looked at in one go; torch takes some 11 bytes for each."""
 
 
 def load(
@@ -103,8 +103,8 @@ def _rows(found: Survey, opened: Any, entry: Entry, one: Wanted, rows: tuple[int
 def _not_finite(name: str, rows: Tensor) -> Iterator[Problem]:
     flat = rows.view(-1)
     count = 0
-    for first in range(0, len(flat), _ROWS_AT_ONCE):
-        part = flat[first : first + _ROWS_AT_ONCE]
+    for first in range(0, len(flat), _AT_ONCE):
+        part = flat[first : first + _AT_ONCE]
         count += len(part) - int(torch.isfinite(part).sum())
     if count:
         yield Problem(name, "finite values", f"{count} that are infinite or undefined")
