@@ -48,7 +48,11 @@ def inspect(path: Path, target: Path | None = None) -> dict[str, Any]:
     tensors = [_described(found, one) for one in found.tensors.values()]
     return {
         "path": shown(str(path)),
-        "config": asdict(found.config),
+        "config": {
+            **asdict(found.config),
+            "layout": str(found.config.layout),
+            "target_layers": list(found.config.target_layers),
+        },
         "tensors": tensors,
         "bounds": [list(pair) for pair in bounds_of(found.config.draft_vocab, WORLD)],
         "file_bytes": sum(tensor["bytes"] for tensor in tensors),

@@ -23,7 +23,7 @@ from typing import Any, Final
 from pp4.drafter.checkpoint.bundle import CONFIG
 from pp4.drafter.checkpoint.documents import read_document
 from pp4.drafter.checkpoint.keys import Keys
-from pp4.drafter.checkpoint.problems import Problem, refused
+from pp4.drafter.checkpoint.problems import Problem, refused, shown
 from pp4.drafter.config import DrafterConfig, Layout
 from pp4.errors import Code
 
@@ -31,6 +31,7 @@ BLOCKS: Final = (1, 32)
 """Fewest and most queries of a block; published ones have 5 to 16."""
 _BACKBONE = "transformer_layer_config"
 _TYPE = "speculators_model_type"
+_FULL = "full_attention"
 _DEEPSPEC = ["Qwen3DSparkModel"]
 _SPECULATORS = (["DSparkSpeculator"], ["DSparkDraftModel"])
 
@@ -178,4 +179,8 @@ def _check_sizes(config: DrafterConfig, top: Keys, body: Keys) -> None:
         top.note("draft_vocab_size", f"at most {config.vocab}", str(config.draft_vocab))
     if config.mask_token >= config.vocab:
         top.note("mask_token_id", f"a token below {config.vocab}", str(config.mask_token))
-    body.only("layer_types", ["full_attention"] * config.layers)
+    kinds = body.words("layer_types")
+    if kinds is not None and len(kinds) != config.layers:
+        body.note("layer_types", f"{config.layers} layers", f"{len(kinds)}")
+    for kind in sorted(set(kinds or ()) - {_FULL}):
+        body.refuse("layer_types", _FULL, shown(kind))

@@ -91,6 +91,15 @@ class Keys:
         self._note(key, f"a list of rising layers from {least}", value)
         return (least,)
 
+    def words(self, key: str) -> tuple[str, ...] | None:
+        """A list of words; None where there is none, which is noted unless the key is absent."""
+        value = self._tree.get(key)
+        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+            return tuple(value)
+        if value is not None:
+            self._note(key, "a list of words", value)
+        return None
+
     def only(self, key: str, *allowed: Any, default: Any = None) -> None:
         """Note a value that is none of those that there is code for; an absent one is fine."""
         value = self._tree.get(key, default)

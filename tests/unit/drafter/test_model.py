@@ -293,3 +293,35 @@ def test_the_original_selector_takes_base_logits_and_weights_as_they_are():
         token = selector.replay().token[:, 0] - weights.bounds[0]
         found = (columns << 16).view(torch.float32).gather(1, token[:, None])[:, 0]
         assert found.tolist() == best.tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_rows_of_a_wider_drafter_depend_on_themselves_alone_too(dtype):
+    """Widths at which a GEMM takes more than one tile, and FP32, where no rounding hides a sum."""
+    config = replace(
+        SMALL, hidden=256, heads=8, head_dim=32, intermediate=512, vocab=601, draft_vocab=601
+    )
+    tensors = random_tensors(config)
+    for name, one in tensors.items():
+        if one.ndim == 2:
+            tensors[name] = (one.float() / one.shape[1] ** 0.5).to(one.dtype)
+    mine, seen = features_of(config, 77, dtype=dtype), []
+    for lengths, place, parts in (
+        ([3, 40, 0], 0, [77]),
+        ([90, 1, 7], 2, [64, 13]),
+        ([], 3, [1] * 77),
+        ([5], 1, [30, 47]),
+    ):
+        drafter = Drafter(weights_of(config, tensors, dtype=dtype), slots=4, context=100)
+        drafter.cache.open(9)
+        for part in mine.split(parts):
+            drafter.cache.append(9, part)
+        others = [features_of(config, count, 7 + count, dtype=dtype) for count in lengths]
+        requests = [*filled(drafter, others), *[None] * (3 - len(others))]
+        anchors = [11, 12, 13]
+        requests.insert(place, 9)
+        anchors.insert(place, 5)
+        hidden = drafter.hidden(drafter.cache.rows(requests, anchors))
+        seen.append((hidden[place], drafter.base(hidden, 4)[place]))
+    assert all(torch.equal(a, b) for one in seen[1:] for a, b in zip(one, seen[0], strict=True))
+    assert seen[0][0].float().std() > 0.5
