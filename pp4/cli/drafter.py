@@ -17,11 +17,6 @@ _LIMIT_S: Final = 60.0
 """Seconds for reading headers: some 20 KB of a drafter, some MB of a target in many files."""
 
 
-@drafter.callback()
-def root() -> None:
-    """Checkpoints of DSpark drafters."""
-
-
 @drafter.command("inspect")
 def inspect(
     context: typer.Context,

@@ -114,6 +114,7 @@ class Backbone:
         positions = context + config.block
         self._rotary = Rotary(config.head_dim, config.rope_theta, positions, weights.embedding)
         self._offsets = torch.arange(config.block, device=weights.device)
+        self._places = torch.arange(positions, device=weights.device)
 
     def project(self, features: Tensor, first: int) -> tuple[Tensor, Tensor]:
         """Keys and values of features in every layer.
@@ -176,8 +177,8 @@ class Backbone:
         ids = torch.full_like(anchors[:, None], config.mask_token).repeat(1, config.block)
         ids[:, 0] = anchors
         positions = lengths[:, None] + self._offsets
-        places = torch.arange(self.context + config.block, device=ids.device)
-        seen = (places < lengths[:, None]) | (places >= self.context)
+        # Keys of the features come first, those of the block behind all places of the context.
+        seen = (self._places < lengths[:, None]) | (self._places >= self.context)
         hidden = self._weights.embedding[ids]
         for index in range(config.layers):
             weight = self._weights.layer

@@ -7,7 +7,9 @@ are not looked at.  What the sources leave open was decided so:
 - Layers.  DeepSpec counts the layers whose output is taken, from 0; speculators counts the layers
   that stand before the tapped place.  The same place is one less in DeepSpec's count, which is the
   one that is kept.
-- ``sample_from_anchor`` is true where it is absent: that is what makes a DFlash block a DSpark one.
+- ``sample_from_anchor`` says whether the anchor's own query predicts.  DeepSpec has no such key,
+  and there it always does.  Under speculators older exports leave it out and mean either, which
+  cannot be told from the tensors, so there it has to be said.
 - ``draft_vocab_size`` is the target's vocabulary where it is absent.
 - ``final_logit_softcapping`` bounds the base logits in either layout, beside or in the backbone's
   config.
@@ -120,10 +122,12 @@ def _assembled(
 def _check_kind(top: Keys, body: Keys) -> None:
     """Note what the backbone or the heads do that there is no code for."""
     body.needed("model_type", "qwen3")
-    top.only("sample_from_anchor", True)
     if body is top:
+        top.only("sample_from_anchor", True)
         # Under speculators the key is the target's, and the drafter's head is its own either way.
         top.only("tie_word_embeddings", False)
+    else:
+        top.needed("sample_from_anchor", True)
     body.only("hidden_act", "silu")
     body.only("attention_bias", False)
     if not body.has("layer_types"):

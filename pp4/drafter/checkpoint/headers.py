@@ -17,12 +17,13 @@ from pp4.drafter.checkpoint.documents import DOCUMENT_LIMIT, parse_object
 from pp4.drafter.checkpoint.problems import Problem, shown
 
 ITEM_BYTES: Final = {
-    "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1,
+    "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
     "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
     "I32": 4, "U32": 4, "F32": 4,
     "I64": 8, "U64": 8, "F64": 8,
 }  # fmt: skip
-"""Bytes of an element by the format's word for its type; other words refuse."""
+"""Bytes of an element by the format's word for its type, also of what a target has; other words
+refuse."""
 _METADATA = "__metadata__"
 _PREFIX = 8
 

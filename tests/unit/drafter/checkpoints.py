@@ -149,3 +149,17 @@ def write(path, config=SMALL, tensors=None, *, shards=1, tree=None):
     index = {"metadata": {"total_size": 0}, "weight_map": placed}
     (path / "model.safetensors.index.json").write_text(json.dumps(index))
     return path
+
+
+LENT = ("embed_tokens.weight", "lm_head.weight")
+
+
+def write_target(path, tensors, *, before="model.", tied=False):
+    """The two tensors that a target lends, and one more, as its own project names them."""
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps({"tie_word_embeddings": tied}))
+    own = {f"{before}embed_tokens.weight": tensors[LENT[0]], "model.norm.weight": torch.ones(3)}
+    if not tied:
+        own["lm_head.weight"] = tensors[LENT[1]]
+    save_file(own, path / "model.safetensors")
+    return path

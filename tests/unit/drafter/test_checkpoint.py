@@ -1,9 +1,10 @@
 """Checkpoints: what is loaded in both layouts, and that every damage is one refusal by name."""
 
+import ctypes
 import json
+import mmap
 import os
 import pickle
-import subprocess
 import sys
 import tempfile
 from dataclasses import replace
@@ -23,12 +24,14 @@ from pp4.errors import BadInputError, Code, Refusal, RefusedError
 from tests.unit.drafter import damage
 from tests.unit.drafter.checkpoints import (
     FULL_SPECULATORS,
+    LENT,
     REDUCED,
     SMALL,
     config_tree,
     random_map,
     random_tensors,
     write,
+    write_target,
 )
 
 SHARDED = {"lm_head.weight", "markov_head.markov_w2.weight"}
@@ -353,20 +356,6 @@ def test_no_directory_is_refused(tmp_path):
     assert refusal_of(tmp_path / "file").code is Code.UNREADABLE
 
 
-LENT = ("embed_tokens.weight", "lm_head.weight")
-
-
-def write_target(path, tensors, *, before="model.", tied=False):
-    """The two tensors that a target lends, and one more, as its own project names them."""
-    path.mkdir()
-    (path / "config.json").write_text(json.dumps({"tie_word_embeddings": tied}))
-    own = {f"{before}embed_tokens.weight": tensors[LENT[0]], "model.norm.weight": torch.ones(3)}
-    if not tied:
-        own["lm_head.weight"] = tensors[LENT[1]]
-    save_file(own, path / "model.safetensors")
-    return path
-
-
 @pytest.mark.parametrize("before", ["model.", "model.language_model.", ""])
 def test_what_speculators_leaves_out_comes_from_the_target(tmp_path, before):
     tensors = random_tensors(FULL_SPECULATORS)
@@ -415,45 +404,49 @@ def test_without_safetensors_loading_names_the_package(tmp_path, monkeypatch):
     assert caught.value.refusal.code is Code.MISSING_PACKAGE
 
 
-MEMORY = """
-import resource, sys
-from pathlib import Path
-from pp4.drafter.checkpoint.load import load
+def pages_read(path, first, last):
+    """How much of a part of a file is in the page cache; of a hole, what somebody has read."""
+    size = mmap.PAGESIZE
+    start, count = first // size * size, (last - first // size * size + size - 1) // size
+    seen = (ctypes.c_ubyte * count)()
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        place = ctypes.c_char.from_buffer(mapped)
+        address = ctypes.c_void_p(ctypes.addressof(place) + start)
+        failed = ctypes.CDLL(None, use_errno=True).mincore(
+            address, ctypes.c_size_t(last - start), ctypes.byref(seen)
+        )
+        del place
+    assert not failed, os.strerror(ctypes.get_errno())
+    return sum(one & 1 for one in seen) / count
 
-def peak():
-    text = Path("/proc/self/status").read_text()
-    return int(text.split("VmHWM:")[1].split()[0]) << 10
 
-load(Path(sys.argv[1]), 0, 2)
-before = peak()
-found = load(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
-print(peak() - before, found.bytes)
-"""
-
-
-def peak_of(small, big, rank, world):
-    """Bytes that the peak of memory rises by while one rank loads, and bytes that it holds then."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY, str(small), str(big), str(rank), str(world)],
-        capture_output=True, text=True, timeout=300, check=True,
-    )  # fmt: skip
-    return [int(one) for one in done.stdout.split()]
+@pytest.fixture
+def in_memory():
+    """A directory of a file system without a disk, where nothing is ever read ahead."""
+    shared = Path("/dev/shm")
+    if not os.access(shared, os.W_OK):
+        pytest.skip("there is no /dev/shm to write to")
+    with tempfile.TemporaryDirectory(dir=shared) as directory:
+        yield Path(directory)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_reads_its_own_rows_and_not_the_others(tmp_path, rank):
-    """Embedding and head take 64 MiB each here; half of the head is the other rank's."""
-    small = write(tmp_path / "small")
-    config = replace(SMALL, hidden=512, head_dim=8, vocab=65536, draft_vocab=65536, markov_rank=1)
-    head = 65536 * 512 * 2
-    big = sparse(tmp_path / "big", config)
-    grown, held = peak_of(small, big, rank, 2)
-    embedding = head
-    assert held > embedding + head // 2
-    # What is read stands in memory twice, mapped and copied.
-    assert grown < 2 * (embedding + head // 2) + head // 2
-    whole, _ = peak_of(small, big, 0, 1)
-    assert whole > grown + head // 2
+def test_a_rank_reads_its_own_rows_and_not_the_others(in_memory, rank):
+    """Of a file that is one hole, what is read gets pages, and nothing else does."""
+    config = replace(SMALL, hidden=64, vocab=65536, draft_vocab=65536, markov_rank=64)
+    path = sparse(in_memory / "big", config)
+    file, entries = path / "model.safetensors", survey(path).entries
+    halves = {}
+    for name in SHARDED:
+        start, length = entries[name].start, entries[name].bytes
+        halves[name] = ((start, start + length // 2), (start + length // 2, start + length))
+    assert all(pages_read(file, *half) < 0.01 for both in halves.values() for half in both)
+    found = load(path, rank, 2)
+    assert len(found.head) == len(found.w2) == 32768
+    for name, both in halves.items():
+        assert pages_read(file, *both[rank]) == 1, name
+        # not more than the pages that hold an end of a half and of its neighbour
+        assert pages_read(file, *both[1 - rank]) < 0.01, name
 
 
 def sparse(path, config):

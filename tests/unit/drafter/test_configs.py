@@ -79,7 +79,8 @@ NEEDED = {
         "markov_rank", "markov_head_type",
     ],
     "reduced": [
-        "architectures", "aux_hidden_state_layer_ids", BODY, "block_size", "mask_token_id",
+        "architectures", "aux_hidden_state_layer_ids", "sample_from_anchor", BODY,
+        "block_size", "mask_token_id",
         "enable_confidence_head", "confidence_head_with_markov", "markov_rank",
         "markov_head_type",
     ],

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pp4.drafter.backbone import Backbone
 from pp4.errors import BadInputError, Code, RefusedError
 from tests.unit.drafter.checkpoints import SMALL, random_tensors
-from tests.unit.drafter.test_model import drafter_of, features_of, weights_of
+from tests.unit.drafter.running import drafter_of, features_of, weights_of
 
 
 @pytest.fixture

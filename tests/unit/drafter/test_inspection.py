@@ -14,13 +14,14 @@ from pp4.errors import Code, Exit
 from tests.unit.drafter import damage
 from tests.unit.drafter.checkpoints import (
     FULL_SPECULATORS,
+    LENT,
     REDUCED,
     SMALL,
     config_tree,
     random_tensors,
     write,
+    write_target,
 )
-from tests.unit.drafter.test_checkpoint import LENT, write_target
 
 CONFIGS = {"deepspec": SMALL, "speculators": FULL_SPECULATORS, "reduced": REDUCED}
 

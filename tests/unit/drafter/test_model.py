@@ -8,50 +8,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pp4.drafter.config import bounds_of
 from pp4.drafter.model import Drafter
 from pp4.drafter.selector import OriginalSelector
-from pp4.drafter.weights import Weights
 from pp4.errors import BadInputError
 from pp4.kernels import reference
-from tests.unit.drafter.checkpoints import REDUCED, SMALL, random_map, random_tensors
+from tests.unit.drafter.checkpoints import REDUCED, SMALL, random_tensors
 from tests.unit.drafter.naive import Naive
+from tests.unit.drafter.running import drafter_of, features_of, filled, run, weights_of
 
-SHARDED = ("lm_head.weight", "markov_head.markov_w2.weight")
-UNREAD = ("d2t", "t2d")
 # Everything runs in float64 there but cosine, sine and the confidence, which are FP32.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
-
-
-def weights_of(config, tensors, rank=0, world=1, dtype=None):
-    """What loading would give."""
-    first, last = bounds_of(config.draft_vocab, world)[rank]
-    part = {
-        name: (one[first:last] if name in SHARDED else one).to(dtype or one.dtype)
-        for name, one in tensors.items()
-        if name not in UNREAD
-    }
-    ids = random_map(config).to(torch.int32) if config.mapped else None
-    return Weights(config, rank, world, part, ids)
-
-
-def drafter_of(config, seed=0, *, slots=4, context=24, dtype=None, rank=0, world=1):
-    weights = weights_of(config, random_tensors(config, seed), rank, world, dtype)
-    return Drafter(weights, slots=slots, context=context)
-
-
-def features_of(config, count, seed=0, dtype=torch.bfloat16):
-    state = torch.Generator().manual_seed(1000 + seed)
-    return torch.randn(count, config.feature_width, generator=state).to(dtype)
-
-
-def filled(drafter, features):
-    """Open a request for each of the features; -> their names."""
-    for request, one in enumerate(features):
-        drafter.cache.open(request)
-        if len(one):
-            drafter.cache.append(request, one)
-    return list(range(len(features)))
 
 
 @st.composite
@@ -110,11 +76,6 @@ def test_in_bf16_it_stays_near_the_naive_drafter():
     states = Naive(SMALL, tensors).hidden(features, 7)
     # eight bits of a significand, through some dozens of roundings
     np.testing.assert_allclose(hidden[0].float().numpy(), states, rtol=0.1, atol=0.1)
-
-
-def run(drafter, features, anchors, requests=None):
-    requests = filled(drafter, features) if requests is None else requests
-    return drafter.hidden(drafter.cache.rows(requests, anchors))
 
 
 def test_the_first_state_depends_on_the_last_query():

@@ -13,7 +13,7 @@ from pp4.kernels.expected import reference_outputs
 from pp4.kernels.head import Head
 from pp4.kernels.link import SoloLink
 from tests.unit.drafter.checkpoints import REDUCED, SMALL, random_map, random_tensors
-from tests.unit.drafter.test_model import drafter_of, features_of, run, weights_of
+from tests.unit.drafter.running import drafter_of, features_of, run, weights_of
 
 CONFIGS = {"full": SMALL, "reduced": REDUCED}
 
