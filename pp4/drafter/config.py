@@ -7,10 +7,12 @@ from enum import StrEnum
 from typing import Final
 
 from pp4.errors import BadInputError
-from pp4.kernels.geometry import Geometry
+from pp4.kernels.geometry import MAX_TILE, MAX_TILES, Geometry
 
 WORLDS: Final = (1, 2)
 """Ranks that a vocabulary is split over: one holds the whole, two hold about half each."""
+MAX_VOCAB: Final = 2 * MAX_TILES * MAX_TILE
+"""Largest vocabulary that splits into two shards."""
 
 
 class Layout(StrEnum):
@@ -104,4 +106,4 @@ def bounds_of(vocab: int, world: int) -> tuple[tuple[int, int], ...]:
         raise BadInputError.of("world", "1 or 2 ranks", str(world))
     if world == 1:
         return ((0, vocab),)
-    return Geometry(vocab=vocab, split=split_of(vocab)).bounds
+    return Geometry(vocab=vocab, split=split_of(vocab), tile=MAX_TILE).bounds

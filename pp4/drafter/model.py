@@ -23,7 +23,7 @@ from pp4.kernels import vectorised
 
 
 class Drafter:
-    """Runs blocks on one rank, eagerly; nothing here reads back to the host.
+    """Runs blocks on one rank, eagerly; a block reads nothing back to the host.
 
     Args:
         weights: of this rank.

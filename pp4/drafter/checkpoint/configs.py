@@ -26,7 +26,7 @@ from pp4.drafter.checkpoint.bundle import CONFIG
 from pp4.drafter.checkpoint.documents import read_document
 from pp4.drafter.checkpoint.keys import Keys
 from pp4.drafter.checkpoint.problems import Problem, refused, shown
-from pp4.drafter.config import DrafterConfig, Layout
+from pp4.drafter.config import MAX_VOCAB, DrafterConfig, Layout
 from pp4.errors import Code
 
 BLOCKS: Final = (1, 32)
@@ -88,7 +88,8 @@ def _assembled(
     layout: Layout, top: Keys, body: Keys, target_layers: tuple[int, ...]
 ) -> DrafterConfig:
     hidden, heads = body.integer("hidden_size"), body.integer("num_attention_heads")
-    kv_heads, vocab = body.integer("num_key_value_heads"), body.integer("vocab_size", 2)
+    kv_heads = body.integer("num_key_value_heads")
+    vocab = body.integer("vocab_size", 2, MAX_VOCAB)
     head_dim = body.integer("head_dim", 2) if body.has("head_dim") else hidden // heads
     draft_vocab = top.integer("draft_vocab_size", 2) if top.has("draft_vocab_size") else vocab
     confidence = top.truth("enable_confidence_head")

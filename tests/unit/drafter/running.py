@@ -11,15 +11,15 @@ SHARDED = ("lm_head.weight", "markov_head.markov_w2.weight")
 UNREAD = ("d2t", "t2d")
 
 
-def weights_of(config, tensors, rank=0, world=1, dtype=None):
+def weights_of(config, tensors, rank=0, world=1, dtype=None, device="cpu"):
     """What loading would give."""
     first, last = bounds_of(config.draft_vocab, world)[rank]
     part = {
-        name: (one[first:last] if name in SHARDED else one).to(dtype or one.dtype)
+        name: (one[first:last] if name in SHARDED else one).to(device, dtype or one.dtype)
         for name, one in tensors.items()
         if name not in UNREAD
     }
-    ids = random_map(config).to(torch.int32) if config.mapped else None
+    ids = random_map(config).to(device, torch.int32) if config.mapped else None
     return Weights(config, rank, world, part, ids)
 
 

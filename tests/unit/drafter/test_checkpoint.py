@@ -75,7 +75,7 @@ def test_what_was_written_is_loaded(tmp_path, name, shards, rank, world):
         assert found.token_map is None
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(2, 60), st.integers(0, 1000), st.integers(1, 4))
 def test_the_two_ranks_have_every_row_once(vocab, seed, shards):
     config = replace(SMALL, vocab=vocab, draft_vocab=vocab, mask_token=vocab - 1)
@@ -119,7 +119,7 @@ def test_what_only_training_reads_may_be_missing(tmp_path):
     assert load(write(tmp_path, REDUCED, tensors), 0, 2).config == REDUCED
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.sampled_from(sorted(CONFIGS)),
     st.sampled_from(sorted(damage.TENSOR_DAMAGE)),
@@ -466,7 +466,7 @@ def sparse(path, config):
     return path
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 1 << 20), st.integers(0, 255))
 def test_any_changed_byte_of_a_header_loads_the_same_shapes_or_refuses(place, value):
     """Whatever a header says, the answer is weights that fit the config or one refusal."""

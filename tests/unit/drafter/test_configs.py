@@ -113,7 +113,8 @@ SENSELESS = [
     ("hidden_size", "16"), ("hidden_size", 0), ("hidden_size", True), ("hidden_size", 1.5),
     ("hidden_size", 1 << 31), ("num_hidden_layers", 65), ("num_key_value_heads", 3),
     ("head_dim", 7), ("rms_norm_eps", 0), ("rms_norm_eps", "small"), ("rope_theta", -1.0),
-    ("vocab_size", 1), ("mask_token_id", 37), ("mask_token_id", -1), ("block_size", 0),
+    ("vocab_size", 1), ("vocab_size", (1 << 26) + 1), ("mask_token_id", 37),
+    ("mask_token_id", -1), ("block_size", 0),
     ("block_size", None), ("target_layer_ids", []), ("target_layer_ids", [3, 1]),
     ("target_layer_ids", [1, 1]), ("target_layer_ids", [-2, 1]), ("target_layer_ids", 3),
     ("enable_confidence_head", 1), ("confidence_head_with_markov", "yes"), ("markov_rank", -1),
@@ -223,6 +224,7 @@ def test_every_reason_is_said():
         (129281, 2, ((0, 64641), (64641, 129281))),
         (129280, 2, ((0, 64640), (64640, 129280))),
         (2, 2, ((0, 1), (1, 2))),
+        (1 << 26, 2, ((0, 1 << 25), (1 << 25, 1 << 26))),
         (7, 1, ((0, 7),)),
     ],
 )

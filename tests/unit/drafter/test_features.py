@@ -132,7 +132,7 @@ def test_a_slot_forgets_what_a_closed_request_left(drafter):
     assert not cache.values.any()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("oac"), st.integers(1, 5))))
 def test_any_order_of_calls_keeps_each_request_its_own_features(calls):
     """Against a plain list of features per request."""

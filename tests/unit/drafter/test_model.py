@@ -45,7 +45,7 @@ def drafters(draw):
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(drafters(), st.integers(0, 1000), st.lists(st.integers(0, 9), min_size=1, max_size=3))
 def test_states_logits_and_confidences_are_those_of_the_naive_drafter(config, seed, lengths):
     tensors = random_tensors(config, seed)
@@ -128,7 +128,7 @@ def bits(tensor):
     return tensor.contiguous().view(torch.int16)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(0, 24), min_size=3, max_size=3),
     st.permutations(range(4)),
@@ -157,7 +157,7 @@ def test_a_row_depends_on_itself_alone_bit_for_bit(lengths, order, seed):
     assert torch.equal(seen[0], seen[2])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(0, 3))
 def test_features_that_come_in_parts_are_the_features_that_come_at_once(parts, seed):
     total = sum(parts)
@@ -174,7 +174,7 @@ def test_features_that_come_in_parts_are_the_features_that_come_at_once(parts, s
     assert all(torch.equal(a, b) for a, b in zip(*bits_of, strict=True))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(2, 61), st.integers(0, 100), st.sampled_from([None, 2.0]))
 def test_the_shards_of_the_head_are_slices_of_the_whole(vocab, seed, softcap):
     config = replace(SMALL, vocab=max(vocab, 37), draft_vocab=vocab, mask_token=1, softcap=softcap)
@@ -256,8 +256,9 @@ def test_the_original_selector_takes_base_logits_and_weights_as_they_are():
         assert found.tolist() == best.tolist()
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_rows_of_a_wider_drafter_depend_on_themselves_alone_too(dtype):
+def test_rows_of_a_wider_drafter_depend_on_themselves_alone_too(dtype, device):
     """Widths at which a GEMM takes more than one tile, and FP32, where no rounding hides a sum."""
     config = replace(
         SMALL, hidden=256, heads=8, head_dim=32, intermediate=512, vocab=601, draft_vocab=601
@@ -266,18 +267,19 @@ def test_rows_of_a_wider_drafter_depend_on_themselves_alone_too(dtype):
     for name, one in tensors.items():
         if one.ndim == 2:
             tensors[name] = (one.float() / one.shape[1] ** 0.5).to(one.dtype)
-    mine, seen = features_of(config, 77, dtype=dtype), []
+    weights = weights_of(config, tensors, dtype=dtype, device=device)
+    mine, seen = features_of(config, 77, dtype=dtype).to(device), []
     for lengths, place, parts in (
         ([3, 40, 0], 0, [77]),
         ([90, 1, 7], 2, [64, 13]),
         ([], 3, [1] * 77),
         ([5], 1, [30, 47]),
     ):
-        drafter = Drafter(weights_of(config, tensors, dtype=dtype), slots=4, context=100)
+        drafter = Drafter(weights, slots=4, context=100)
         drafter.cache.open(9)
         for part in mine.split(parts):
             drafter.cache.append(9, part)
-        others = [features_of(config, count, 7 + count, dtype=dtype) for count in lengths]
+        others = [features_of(config, n, 7 + n, dtype=dtype).to(device) for n in lengths]
         requests = [*filled(drafter, others), *[None] * (3 - len(others))]
         anchors = [11, 12, 13]
         requests.insert(place, 9)
