@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pp4 import __version__
-from pp4.cli import holds
+from pp4.cli import drafter, holds
 from pp4.cli.call import AsJson, Call, call_of
 from pp4.config import load_settings
 from pp4.console import Console
@@ -37,6 +37,7 @@ app = typer.Typer(
 )
 app.add_typer(holds.hold, name="hold")
 app.add_typer(holds.host, name="host")
+app.add_typer(drafter.drafter, name="drafter")
 
 
 def _say_version(context: typer.Context, wanted: bool) -> None:

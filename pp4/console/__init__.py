@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pp4.console import seen_holds
+from pp4.console import checkpoints, seen_holds
 from pp4.console import standings as qualifications
 from pp4.console.progress import LiveProgress, PlainProgress
 from pp4.console.streams import Stream, visible
@@ -228,6 +228,16 @@ class Console:
             self._table(seen_holds.GPUS, seen_holds.gpus(overview["gpus"]))
         for fault in overview["unreadable"]:
             self.line(f"unreadable: {fault['path']}: {fault['found']}")
+
+    def checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
+        """Print a drafter's checkpoint: what :mod:`pp4.drafter.inspection` says of it."""
+        if self.as_json:
+            self.document(checkpoint)
+            return
+        self._table(checkpoints.HEAD, checkpoints.rows(checkpoint["tensors"]))
+        self.line()
+        for line in checkpoints.lines(checkpoint):
+            self.line(line)
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:

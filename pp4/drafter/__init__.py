@@ -1,1 +1,1 @@
-"""The drafter's heads: the original greedy selector and the sampled one beside it."""
+"""A DSpark drafter: checkpoints, model, the original greedy selector and the branch beside it."""

@@ -39,6 +39,8 @@ class OriginalSelector:
         gather: the all-gather of the winners.
         batch: rows.
         n_out: positions.
+        token_map: ``[draft vocab]`` int32 ids that are emitted, strictly rising, of a reduced
+            vocabulary; None where the ids are the same.
     """
 
     def __init__(
@@ -50,8 +52,10 @@ class OriginalSelector:
         gather: Gather,
         batch: int,
         n_out: int,
+        token_map: torch.Tensor | None = None,
     ) -> None:
         self._w1, self._w2, self._first_id, self._gather = w1, w2, first_id, gather
+        self._token_map = token_map
         self.base = torch.zeros(batch, n_out, len(w2), dtype=torch.bfloat16, device=w2.device)
         self.anchor = torch.zeros(batch, dtype=torch.int64, device=w2.device)
         self.outputs = GreedyOutputs(
@@ -84,5 +88,7 @@ class OriginalSelector:
                 torch.float32
             )
             previous = torch.where(wins, high[:, 1], low[:, 1]).long()
+            if self._token_map is not None:
+                previous = self._token_map[previous].long()
             self.outputs.token[:, index] = previous
         return self.outputs

@@ -7,6 +7,7 @@ from typing import Final
 
 from pp4.errors import Code, Refusal, UsageError
 from pp4.explain.commands import PAGES as _COMMANDS
+from pp4.explain.drafters import PAGES as _DRAFTERS
 from pp4.explain.gates import PAGES as _GATES
 from pp4.explain.holds import PAGES as _HOLDS
 from pp4.explain.hosts import PAGES as _HOSTS
@@ -15,7 +16,14 @@ from pp4.explain.receipts import PAGES as _RECEIPTS
 
 __all__ = ["PAGES", "Page", "page"]
 
-PAGES: Final[Mapping[Code, Page]] = {**_COMMANDS, **_RECEIPTS, **_HOLDS, **_HOSTS, **_GATES}
+PAGES: Final[Mapping[Code, Page]] = {
+    **_COMMANDS,
+    **_RECEIPTS,
+    **_HOLDS,
+    **_HOSTS,
+    **_GATES,
+    **_DRAFTERS,
+}
 """All pages, one for each member of :class:`pp4.errors.Code`."""
 
 

@@ -37,12 +37,18 @@ def bf16(values):
     return torch.from_numpy(np.ascontiguousarray(values)).to(torch.bfloat16)
 
 
-def selectors(w1, w2, split, batch, n_out):
+def selectors(w1, w2, split, batch, n_out, token_map=None):
     meeting = Meeting()
     parts = ((0, w2[:split]), (split, w2[split:]))
     ranks = [
         OriginalSelector(
-            bf16(w1), bf16(part), first_id=first, gather=meeting.of(rank), batch=batch, n_out=n_out
+            bf16(w1),
+            bf16(part),
+            first_id=first,
+            gather=meeting.of(rank),
+            batch=batch,
+            n_out=n_out,
+            token_map=token_map,
         )
         for rank, (first, part) in enumerate(parts)
     ]
@@ -74,7 +80,7 @@ def load(ranks, base, anchors, split):
         selector.anchor.copy_(torch.tensor(anchors))
 
 
-def chain(w1, w2, base, anchors):
+def chain(w1, w2, base, anchors, token_map=None):
     """Tokens by the exact reference, one position after another."""
     tokens = np.zeros(base.shape[:2], np.int64)
     for row, anchor in enumerate(anchors):
@@ -82,7 +88,8 @@ def chain(w1, w2, base, anchors):
         for index in range(base.shape[1]):
             logits = conditioned(base[row, index], markov_bias(w1[previous], w2))
             # numpy takes the first of equal maxima: the lower id
-            previous = tokens[row, index] = int(np.argmax(logits))
+            column = int(np.argmax(logits))
+            previous = tokens[row, index] = column if token_map is None else token_map[column]
     return tokens
 
 
@@ -168,3 +175,20 @@ def test_a_replay_rewrites_the_same_objects():
         assert tokens[-1] == chain(w1, w2, base, [seed]).tolist()
     assert tokens[0] != tokens[1]
     assert kept.token.data_ptr() == ranks[0].outputs.token.data_ptr()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_reduced_vocabulary_emits_and_goes_on_from_the_targets_ids(seed):
+    rng = np.random.default_rng(seed)
+
+    def values(*shape):
+        return round_bf16(rng.standard_normal(shape).astype(np.float32))
+
+    ids = np.sort(rng.permutation(40)[:9]).astype(np.int32)
+    w1, w2, base = values(40, 4), values(9, 4), values(2, 4, 9)
+    ranks, _ = selectors(w1, w2, 5, 2, 4, torch.from_numpy(ids))
+    # an anchor that no draft id stands for
+    anchors = [int(np.setdiff1d(np.arange(40), ids)[-1]), int(ids[3])]
+    load(ranks, base, anchors, 5)
+    expected = chain(w1, w2, base, anchors, ids).tolist()
+    assert [outputs.token.tolist() for outputs in run(ranks)] == [expected, expected]

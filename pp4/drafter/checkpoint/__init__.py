@@ -1,0 +1,1 @@
+"""Published checkpoints of drafters: looked at without torch, and loaded in parts."""
