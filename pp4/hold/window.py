@@ -25,6 +25,7 @@ from pp4.errors import (
     WrongError,
 )
 from pp4.hold.hop_books import HOP
+from pp4.hold.hop_ends import FAR_S
 from pp4.hold.interruption import ended
 from pp4.hold.lease import Contact
 from pp4.hold.line import Line, raised, there
@@ -45,10 +46,10 @@ from pp4.wire.holds import (
 )
 from pp4.wire.hops import Brought, FarLogin, FarStep, Hop, Hopped, Place
 
-OPEN_S = 60.0
-"""How long a host may take to grant: the sweep of older HOLDs included."""
+OPEN_S = 60.0 + FAR_S
+"""How long a host may take to grant: the sweep of older HOLDs included, and of their hops."""
 CLOSE_S = 60.0
-"""How long it may take to end everything and write the tombstone, beside what restores it."""
+"""How long it may take to end everything and write the tombstone, beside hops and restoring."""
 _ASK_S = 30.0
 _CLOSE_AGAIN_S = 15.0
 _POLL_S = 0.2
@@ -116,6 +117,7 @@ class Window:
         self._quiesces = bool(asked.quiesce)
         self._beat_s = granted.ttl_s / 6
         self._close_s = CLOSE_S + sum(one.limit_s for one in asked.restore)
+        self._far_s = 0.0
         self._deadline = Deadline.after(clock, granted.bound_s)
         self._last_line = ""
         self._stop = threading.Event()
@@ -200,6 +202,8 @@ class Window:
         asked = Hop(
             **self._named(), label=f"{HOP}{name}", login=login, step=step, files=tuple(files)
         )
+        # however it ends, also unanswered: all of them are proven over at once
+        self._far_s = FAR_S
         self._ask("hop", asked.model_dump(mode="json"))
         return read(Hopped, self._answer_of(asked.label))
 
@@ -269,7 +273,8 @@ class Window:
         self._stop.set()
         asked = Close(**self._named(), why=why)
         # a host that is not heard of any more closes it by itself, and is asked no longer than that
-        limit_s = 2 * self.granted.ttl_s if self._contact.lost() else self._close_s
+        close_s = self._close_s + self._far_s
+        limit_s = 2 * self.granted.ttl_s if self._contact.lost() else close_s
         try:
             deadline = Deadline.after(self._clock, limit_s)
             # over a new connection now and then: of one that died silently nobody hears

@@ -161,13 +161,12 @@ def test_a_child_that_is_being_closed_is_left_to_its_supervisor(place, coordinat
 
 
 def test_a_child_that_ends_while_it_is_asked_after_keeps_its_own_tombstone(place):
-    with window(place, parent=parent(7)) as child:
-        with open(place / "told", "w+b") as told:
-            asking = subprocess.Popen(
-                program("pp4.hold.recovery", child.granted.hold), env=settings(place), stdout=told
-            )
-            # it has the lock of the children, and waits for the end of the one that it found
-            until(lambda: locked(asking.pid))
+    with window(place, parent=parent(7)) as child, open(place / "told", "w+b") as told:
+        asking = subprocess.Popen(
+            program("pp4.hold.recovery", child.granted.hold), env=settings(place), stdout=told
+        )
+        # it has the lock of the children, and waits for the end of the one that it found
+        until(lambda: locked(asking.pid))
     assert asking.wait(PATIENCE_S) == 0
     own = child.tombstone
     assert (own["why"], tombstone(place, child.granted.hold)) == ("done", own)

@@ -385,10 +385,12 @@ def test_further_hosts_are_asked_once_at_the_end(tmp_path):
         asked.append("x")
         return ("HOLD of hop-engine, unproven",)
 
-    with pytest.raises(UncleanError) as caught, held(tmp_path) as hold:
-        hold.elsewhere = elsewhere
-        # as a supervisor does it, whose way out closes what is not closed
-        hold.close()
+    hold, leave = entered(tmp_path)
+    hold.elsewhere = elsewhere
+    # as a supervisor does it, whose way out closes what is not closed
+    for close in (hold.close, leave):
+        with pytest.raises(UncleanError) as caught:
+            close()
     assert asked == ["x"]
     assert caught.value.refusal.found == "HOLD of hop-engine, unproven"
     assert opens(tmp_path) == "QUARANTINED"
@@ -398,11 +400,13 @@ def test_a_quarantine_that_could_not_be_written_is_no_word_of_an_operator(tmp_pa
     def full(*_):
         raise RefusedError(Refusal(Code.UNWRITABLE, "quarantine", "a durable file", "disk full"))
 
-    with monkeypatch.context() as patch, pytest.raises(UncleanError), held(tmp_path) as hold:
+    hold, close = entered(tmp_path)
+    # a guard without its last word: nobody knows what it has left to itself
+    hold.own(dead().pid, f"{GUARD}a")
+    hold.elsewhere = lambda: ("something unproven",)
+    with monkeypatch.context() as patch, pytest.raises(UncleanError):
         patch.setattr(Exclusion, "quarantine", full)
-        # a guard without its last word: nobody knows what it has left to itself
-        hold.own(dead().pid, f"{GUARD}a")
-        hold.elsewhere = lambda: ("something unproven",)
+        close()
     assert tombstone(tmp_path, hold.hold_id) is None
     assert opens(tmp_path) == "QUARANTINED"
 
