@@ -113,8 +113,8 @@ def hold_close(
     """Close exactly one HOLD whose coordinator is gone; one that is closed says its tombstone."""
     from pp4.clock import SystemClock
     from pp4.hold.deferred import CLOSES, Deferred
+    from pp4.hold.delivery import deliver
     from pp4.hold.reach import reached
-    from pp4.hold.window import deliver
     from pp4.wire.holds import Close
 
     call = call_of(context)

@@ -17,9 +17,10 @@ from pp4.config.hold_file import HoldFile
 from pp4.errors import Code, Pp4Error, Refusal, WrongError
 from pp4.hold.around import DONE
 from pp4.hold.deferred import CLOSES, Deferred
+from pp4.hold.delivery import deliver
 from pp4.hold.interruption import undisturbed
 from pp4.hold.reach import Place, reached
-from pp4.hold.window import Window, deliver, open_window
+from pp4.hold.window import Window, open_window
 from pp4.qualify import far, hops, receipt, rehearsal
 from pp4.qualify.plan import Step
 from pp4.qualify.progress import Progress

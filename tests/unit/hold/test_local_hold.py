@@ -404,9 +404,10 @@ def test_a_quarantine_that_could_not_be_written_is_no_word_of_an_operator(tmp_pa
     # a guard without its last word: nobody knows what it has left to itself
     hold.own(dead().pid, f"{GUARD}a")
     hold.elsewhere = lambda: ("something unproven",)
-    with monkeypatch.context() as patch, pytest.raises(UncleanError):
+    with monkeypatch.context() as patch:
         patch.setattr(Exclusion, "quarantine", full)
-        close()
+        with pytest.raises(UncleanError):
+            close()
     assert tombstone(tmp_path, hold.hold_id) is None
     assert opens(tmp_path) == "QUARANTINED"
 

@@ -1,11 +1,14 @@
 """A tombstone is believed if it is of exactly the HOLD that was to be closed."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from pp4.clock import Deadline, SystemClock
-from pp4.errors import Code, WrongError
+from pp4.errors import Code, Refusal, RefusedError, UncleanError, WrongError
+from pp4.hold.delivery import end_of
 from pp4.hold.hop_ends import FAR_S
-from pp4.hold.window import Window, _tombstone
+from pp4.hold.window import Window
 from pp4.wire.holds import Close, Granted, HostCommand, Open
 from pp4.wire.hops import FarLogin, FarStep
 
@@ -26,12 +29,12 @@ class Line:
 
 def close(tombstone):
     line = Line(tombstone)
-    found = _tombstone(line, ASKED, Deadline.after(SystemClock(), 60))
+    found = end_of(line, ASKED, Deadline.after(SystemClock(), 60))
     assert line.asked == [("close", {"hold": ASKED.hold, "fence": 7, "why": "done"})]
     return found
 
 
-def test_the_tombstone_of_the_hold_is_taken():
+def test_the_end_of_the_hold_is_taken():
     # also where it was closed before, for another reason
     assert close({**OURS, "why": "deadline"}) == {**OURS, "why": "deadline"}
 
@@ -92,15 +95,32 @@ OPEN = Open(
 LOGIN = FarLogin(address="host", user="u", identity_file="/k", host_key="k")
 
 
-@pytest.mark.parametrize(("hops", "longest_s"), [(0, 67.0), (1, 67.0 + FAR_S), (2, 67.0 + FAR_S)])
-def test_the_end_is_waited_for_as_long_as_the_host_may_take_for_it(hops, longest_s):
-    line = Answering()
-
+def opened(line):
     def program(module, *arguments):
         return [module, *arguments]
 
-    window = Window(None, program, OPEN, GRANTED, line, SystemClock(), None, "")
+    return Window(None, program, OPEN, GRANTED, line, SystemClock(), None, "")
+
+
+@pytest.mark.parametrize(("hops", "longest_s"), [(0, 67.0), (1, 67.0 + FAR_S), (2, 67.0 + FAR_S)])
+def test_the_end_is_waited_for_as_long_as_the_host_may_take_for_it(hops, longest_s):
+    line = Answering()
+    window = opened(line)
     for number in range(hops):
         window.hop(f"h{number}", LOGIN, FarStep(label="a", module="m"))
     assert window.close("done") == OURS
     assert line.limits["close"] == longest_s
+
+
+def test_what_went_wrong_first_is_said_also_where_the_hold_cannot_be_closed():
+    line = Answering()
+    window = opened(line)
+    lost = WrongError(Refusal(Code.CONNECTION_LOST, "supervisor", "an answer", "the end"))
+    line.ask = Mock(side_effect=lost)
+    first = RefusedError(Refusal(Code.NOT_IDLE, "quiesce: stop", "status 0", "status 3"))
+    with pytest.raises(UncleanError) as raised:
+        window.close("failed", first)
+    refusal = raised.value.refusal
+    assert refusal.code is Code.CONNECTION_LOST
+    assert refusal.found == f"the end; what went wrong first: {first}"
+    assert refusal.next == f"pp4 hold recover {ASKED.hold}"
