@@ -57,6 +57,7 @@ OPEN_S = 60.0 + FAR_S
 """How long a host may take to grant: the sweep of older HOLDs included, and of their hops."""
 _ASK_S = 30.0
 _POLL_S = 0.2
+_SCREEN_S = 0.5
 
 
 class Watcher(Protocol):
@@ -115,8 +116,12 @@ class Window:
         self._last_line = ""
         self._stop = threading.Event()
         self._refused: Pp4Error | None = None
+        self._heard = threading.Event()
+        self._beaten: Beat | None = None
         self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-        self._heart.start()
+        self._screen = threading.Thread(target=self._show, name="heartbeats shown", daemon=True)
+        for thread in (self._heart, self._screen):
+            thread.start()
 
     def _named(self) -> dict[str, Any]:
         return {"hold": self.granted.hold, "fence": self.granted.fence}
@@ -139,7 +144,15 @@ class Window:
             self._refused = error
             return
         self._contact.answered(sent)
-        self._watcher.alive(beat.lease_ns / 1e9, beat.deadline_ns / 1e9, self._last_line)
+        self._beaten = beat
+        self._heard.set()
+
+    def _show(self) -> None:
+        """Tell the watcher of heartbeats, in a thread of its own: a screen may stand still."""
+        while self._heard.wait() and not self._stop.is_set():
+            self._heard.clear()
+            if (beat := self._beaten) is not None:
+                self._watcher.alive(beat.lease_ns / 1e9, beat.deadline_ns / 1e9, self._last_line)
 
     def require(self) -> None:
         """Go on only while the HOLD is ours for certain.
@@ -268,6 +281,7 @@ class Window:
             RefusedError: ``HOST_KEY``, whoever answers is not the host that granted it.
         """
         self._stop.set()
+        self._heard.set()
         asked = Close(**self._named(), why=why)
         # a host that is not heard of any more closes it by itself, and is asked no longer than that
         close_s = self._close_s + self._far_s
@@ -281,6 +295,7 @@ class Window:
             raise self._not_closed(error, failed) from error
         finally:
             self._heart.join(self.granted.ttl_s)
+            self._screen.join(_SCREEN_S)
             self._line.drop()
         return tombstone
 
