@@ -44,6 +44,11 @@ def keep(directory: Path, commands: Sequence[HostCommand]) -> None:
         durable.replace(directory / _NAME, dump({"restore": tree}), 0o600)
 
 
+def pending(directory: Path) -> bool:
+    """Whether commands are kept in the directory of a HOLD that nobody has run."""
+    return os.path.lexists(directory / _NAME)
+
+
 def settle(directory: Path) -> tuple[str, ...]:
     """Run what is kept, once, whoever else comes for it; -> how each command ended.
 

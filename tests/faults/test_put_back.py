@@ -92,9 +92,13 @@ def test_two_who_come_at_once_put_a_host_back_once(place, coordinator):
     # it has come as far as the first once it asks for the file that both are after
     until(lambda: has_open(second.pid, f"{hold}/restore.json") or len(began(place)) > 1)
     (place / "on").touch()
+    put_back = []
     for one in (first, second):
         said, _ = one.communicate(timeout=PATIENCE_S)
         assert json.loads(said)["state"] == "closed"
+        put_back.append(json.loads(said)["facts"].get("put_back"))
+    # whoever did it says how it ended
+    assert put_back == [[f"{sys.executable}: done"], None]
     assert len(began(place)) == 1
     assert (place / "done").read_text() == "x"
 
