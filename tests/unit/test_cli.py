@@ -472,7 +472,7 @@ def broken(*_):
 
 
 def test_an_unexpected_error_is_one_refusal(capsys, monkeypatch):
-    monkeypatch.setattr("pp4.receipts.verify", broken)
+    monkeypatch.setattr("pp4.receipts.verify.verify", broken)
     code, out, err = call(capsys, "verify-receipt", "a.json")
     assert (code, out) == (Exit.WRONG, "")
     record = refusal(err)
@@ -483,7 +483,7 @@ def test_an_unexpected_error_is_one_refusal(capsys, monkeypatch):
 
 
 def test_debug_adds_the_traceback(capsys, monkeypatch):
-    monkeypatch.setattr("pp4.receipts.verify", broken)
+    monkeypatch.setattr("pp4.receipts.verify.verify", broken)
     monkeypatch.setenv("PP4_DEBUG", "1")
     code = cli.main(["verify-receipt", "a.json", "--json"])
     out, err = capsys.readouterr()
@@ -497,7 +497,7 @@ def test_an_error_of_pp4_keeps_its_own_exit_code(capsys, monkeypatch):
     def unclean(*_):
         raise UncleanError(Refusal(Code.SURVIVOR, "rank 1", "dead", "alive", left="pid 7"))
 
-    monkeypatch.setattr("pp4.receipts.verify", unclean)
+    monkeypatch.setattr("pp4.receipts.verify.verify", unclean)
     code, _, err = call(capsys, "verify-receipt", "a.json")
     assert (code, refusal(err)["left"]) == (Exit.UNCLEAN, "pid 7")
 
@@ -506,7 +506,7 @@ def test_a_missing_package_is_named(capsys, monkeypatch):
     def incomplete(*_):
         raise ModuleNotFoundError("No module named 'torch.cuda'", name="torch.cuda")
 
-    monkeypatch.setattr("pp4.receipts.verify", incomplete)
+    monkeypatch.setattr("pp4.receipts.verify.verify", incomplete)
     code, _, err = call(capsys, "verify-receipt", "a.json")
     assert code == Exit.REFUSED
     assert refusal(err)["code"] == Code.MISSING_PACKAGE
