@@ -113,8 +113,8 @@ def hold_close(
     """Close exactly one HOLD whose coordinator is gone; one that is closed says its tombstone."""
     from pp4.clock import SystemClock
     from pp4.hold.deferred import CLOSES, Deferred
+    from pp4.hold.delivery import deliver
     from pp4.hold.reach import reached
-    from pp4.hold.window import deliver
     from pp4.wire.holds import Close
 
     call = call_of(context)
@@ -164,15 +164,19 @@ def hold_recover(
     as_json: AsJson = False,
 ) -> int:
     """Bury a HOLD whose holder is gone, and write down what is known of it as a receipt."""
-    from pp4.hold.reach import reached
+    from pp4.hold.local import BOUND_S
+    from pp4.hold.reach import ASK_S, reached
     from pp4.qualify.receipt import room
     from pp4.qualify.standing import KEPT
     from pp4.receipts.canonical import dump
     from pp4.receipts.store import write_new
 
     call = call_of(context)
-    with reached(file_of(file or "local", call.settings)) as place:
-        receipt = place.ask("pp4.hold.recovery", hold_id)
+    read = file_of(file or "local", call.settings)
+    # restore commands that are left are run too; those of a file are known
+    limit_s = ASK_S + (read.restore_s if file else BOUND_S)
+    with reached(read) as place:
+        receipt = place.ask("pp4.hold.recovery", hold_id, limit_s=limit_s)
     directory = out or call.settings.state_dir / KEPT
     with room(directory):
         # what is known may have changed since the last one, and no receipt is ever replaced
@@ -180,6 +184,8 @@ def hold_recover(
         path = next(one for name in names if not (one := directory / f"{name}.json").exists())
         write_new(path, dump(receipt))
     told = {name: receipt[name] for name in ("what", "state", "unproven")}
+    if receipt["facts"].get("put_back"):
+        told["put_back"] = receipt["facts"]["put_back"]
     if receipt["state"] == "quarantined":
         # nothing here ends a quarantine, also where everything is proven over by now
         told["next"] = "pp4 hold clear --operator NAME --why TEXT GPU, on the host of the HOLD"

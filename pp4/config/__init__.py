@@ -53,6 +53,7 @@ _MEDDLERS = (
     "TRITON_KERNEL_DUMP",
     "TRITON_KERNEL_OVERRIDE",
 )
+_INTERPRETERS = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 _SET_TMPDIR = "export TMPDIR=/absolute/path"
 _SET_STATE_DIR = "export PP4_STATE_DIR=/absolute/path"
 _TRUTH = {"": False, "0": False, "1": True}
@@ -156,6 +157,19 @@ def child_environment(
     env = os.environ if environ is None else environ
     kept = {name: text for name, text in env.items() if name not in (*SWITCHES, *_MEDDLERS)}
     return kept | dict(changes)
+
+
+def outside_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment for a program of the host, which is no part of pp4.
+
+    What pp4's own interpreters are started with is taken out: a service that runs on after a HOLD
+    must not look for its modules in a source that was brought for it.
+
+    Args:
+        environ: the environment to start from; that of this process if none is given.
+    """
+    kept = child_environment({}, environ)
+    return {name: text for name, text in kept.items() if name not in _INTERPRETERS}
 
 
 def _switch(env: Mapping[str, str], name: str) -> bool:

@@ -12,8 +12,9 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
-from pp4.config import child_environment
+from pp4.config import outside_environment
 from pp4.receipts.canonical import shown
 from pp4.wire.holds import HostCommand
 
@@ -36,14 +37,14 @@ def run(command: HostCommand, directory: Path) -> str:
         directory: where it runs and where its output is kept.
     """
     try:
-        with (directory / _OUTPUT).open("ab") as output:
+        with _output(directory) as output:
             process = subprocess.Popen(
                 command.argv,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=directory,
-                env=child_environment({}),
+                env=outside_environment(),
                 start_new_session=True,
             )
     except (OSError, ValueError) as error:
@@ -57,6 +58,18 @@ def run(command: HostCommand, directory: Path) -> str:
         _end(process)
         raise
     return DONE if status == 0 else f"status {status}"
+
+
+def _output(directory: Path) -> IO[bytes]:
+    """Where output is kept; nowhere on a disk that takes no more, since what is said matters less.
+
+    Raises:
+        OSError: there is not even that.
+    """
+    try:
+        return (directory / _OUTPUT).open("ab")
+    except OSError:
+        return open(os.devnull, "wb")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -40,7 +40,7 @@ _SHARE = 0.95
 """Of the near time that is left: the rest is for the end of the near step itself."""
 _LEAST_S = 1.0
 _PAUSE_S = 0.5
-_NO_PROOF = {Code.UNWRITABLE, Code.BAD_FRAME, Code.HOST_KEY}
+_NO_PROOF = {Code.UNWRITABLE, Code.BAD_FRAME, Code.HOST_KEY, Code.EXISTS}
 """Refusals after which there may be a child all the same: one that could not write had begun."""
 _HOPELESS = {Code.HOST_KEY, Code.AUTHENTICATION, Code.USAGE}
 

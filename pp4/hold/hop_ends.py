@@ -29,6 +29,8 @@ _GRACE_S = 2.0
 _KILLED_S = 10.0
 _BEGIN_S = 5.0
 """What two interpreters need to start on a busy host."""
+FAR_S = LONGEST_S + _BEGIN_S + 2 * _KILLED_S
+"""How long all the far ends of a HOLD together may take to be proven over, or not."""
 _SOURCE = Path(__file__).resolve().parents[2]
 _OUTPUT = "closers.log"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, UncleanError
+from pp4.hold.delivery import deliver
 from pp4.hold.hop_books import Ended, HopBook
 from pp4.hold.reach import Place
-from pp4.hold.window import deliver
 from pp4.wire.facts import read
 from pp4.wire.holds import Close
 from pp4.wire.hops import Child

@@ -15,8 +15,8 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def undisturbed() -> Iterator[None]:
     """Keep signals that ask for an end until the block is done, then let them through.
 
-    Only for steps that end by themselves within moments.  Signals are kept by their Python handlers
-    and not by the mask of the process, which a child would inherit.
+    Only for steps that end by themselves, within moments or a limit of their own.  Signals are kept
+    by their Python handlers and not by the mask of the process, which a child would inherit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

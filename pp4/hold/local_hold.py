@@ -66,6 +66,7 @@ class LocalHold(OpenHold):
         self.elsewhere: Callable[[], tuple[str, ...]] = tuple
         self.orphans: Callable[[], tuple[Owned, ...]] = tuple
         self._restored: tuple[str, ...] | None = None
+        self._unproven: tuple[str, ...] | None = None
         self._ending = False
         self._why = ""
         self._over = False
@@ -120,7 +121,7 @@ class LocalHold(OpenHold):
         why = self._why = self._why or why
         self._say_closing(why, ())
         left = self._stop_all() + [str(owned) for owned in self._end_rest()]
-        left += self.elsewhere()
+        left += self._far_ends()
         self._restore()
         self.journal.close()
         self._books.close()
@@ -129,6 +130,12 @@ class LocalHold(OpenHold):
             raise self._survivors(left)
         self._bury(why)
         self._over = True
+
+    def _far_ends(self) -> tuple[str, ...]:
+        """What is not proven over on other hosts, asked once: each that is silent takes long."""
+        if self._unproven is None:
+            self._unproven = self.elsewhere()
+        return self._unproven
 
     def _restore(self) -> None:
         """Put the host back, once: also where something is left that could not be ended."""
@@ -176,12 +183,13 @@ class LocalHold(OpenHold):
         return rest
 
     def _keep_back(self, why: str, left: Sequence[str]) -> None:
-        self._say_closing(why, left)
         try:
             self._exclusion.quarantine(self.gpus, self.hold_id, left)
         except RefusedError:
             # no tombstone: the next HOLD looks for the same processes and keeps the GPUs back
             return
+        # only now: survivors without a quarantine mean that an operator has ended it
+        self._say_closing(why, left)
 
     def _bury(self, why: str) -> None:
         tombstone = Tombstone(

@@ -14,6 +14,7 @@ from pp4.errors import BadInputError, Code, Pp4Error, RefusedError
 from pp4.hold import durable
 from pp4.hold.exclusion import Exclusion
 from pp4.hold.records import Record
+from pp4.hold.restoring import pending
 from pp4.hold.survey import gpus_on_disk, quarantine_of, registrations, tombstone_of
 
 _LAST = "closed.json"
@@ -29,7 +30,8 @@ def prune(
     """Remove this user's HOLDs whose tombstone is older than a span.
 
     What stays whatever its age: a HOLD without a tombstone, the one with the highest fence of a
-    GPU, one that a quarantine names, and one whose GPUs are held at this moment.
+    GPU, one that a quarantine names, one whose restore commands were not run, and one whose GPUs
+    are held at this moment.
 
     Args:
         exclusion: where the HOLDs are.
@@ -58,6 +60,8 @@ def prune(
         if age is None or age <= older_than:
             continue
         places = _places(record, state_dir)
+        if any(pending(place) for place in places):
+            continue
         if dry_run or _remove(exclusion, record, places, gone):
             gone += places
     if not dry_run:

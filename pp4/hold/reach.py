@@ -23,7 +23,8 @@ from pp4.wire.facts import refusal_of
 
 _CONNECT_S = 20.0
 _STAGE_S = 300.0
-_ASK_S = 90.0
+ASK_S = 90.0
+"""How long a host is asked one thing."""
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -46,15 +47,20 @@ class Place:
         given = [f"{name}={text}" for name, text in self.settings.items()]
         return ["env", *given, *self.start, module, *arguments]
 
-    def ask(self, module: str, *arguments: str) -> dict[str, Any]:
+    def ask(self, module: str, *arguments: str, limit_s: float = ASK_S) -> dict[str, Any]:
         """Run a module there that prints one JSON object; -> that object.
+
+        Args:
+            module: a module of pp4.
+            arguments: its arguments.
+            limit_s: seconds that it may take.
 
         Raises:
             Pp4Error: the refusal that it prints.
             WrongError: ``BAD_FRAME``, it prints something else; ``CONNECTION_LOST``.
             TimedOutError: ``STEP_TIMEOUT``.
         """
-        deadline = Deadline.after(SystemClock(), _ASK_S)
+        deadline = Deadline.after(SystemClock(), limit_s)
         stream = self.host.run(self.program(module, *arguments), deadline)
         said = b""
         while data := stream.read(deadline):

@@ -228,8 +228,12 @@ def main(arguments: Sequence[str]) -> int:
     settings = load_settings()
     try:
         exclusion = open_exclusion(settings.host_dir, settings.state_dir, make=False)
-        raw = sealed(recover(exclusion, arguments[0], SystemClock()))
-        settle_lost(settings.state_dir / "holds", exclusion.holds)
+        body = recover(exclusion, arguments[0], SystemClock())
+        put_back = settle_lost(settings.state_dir / "holds", exclusion.holds)
+        facts = body["facts"]
+        if put_back and isinstance(facts, dict):
+            facts["put_back"] = list(put_back)
+        raw = sealed(body)
     except Pp4Error as error:
         raw = json.dumps({"refusal": error.refusal.as_dict()}).encode()
     sys.stdout.buffer.write(raw)

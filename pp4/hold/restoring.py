@@ -6,18 +6,27 @@ recover``, runs them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from pp4.clock import Deadline, SystemClock
 from pp4.hold import durable
 from pp4.hold.around import run_each
+from pp4.hold.interruption import undisturbed
 from pp4.hold.trees import orphans_let_go
 from pp4.receipts.canonical import dump
 from pp4.wire.holds import HostCommand
 
 _NAME = "restore.json"
+_MORE_S = 30.0
+"""How much longer than the commands may take somebody else may be at them."""
+_POLL_S = 0.05
 
 
 def keep(directory: Path, commands: Sequence[HostCommand]) -> None:
@@ -35,21 +44,64 @@ def keep(directory: Path, commands: Sequence[HostCommand]) -> None:
         durable.replace(directory / _NAME, dump({"restore": tree}), 0o600)
 
 
+def pending(directory: Path) -> bool:
+    """Whether commands are kept in the directory of a HOLD that nobody has run."""
+    return os.path.lexists(directory / _NAME)
+
+
 def settle(directory: Path) -> tuple[str, ...]:
-    """Run what is kept, once; -> how each command ended.
+    """Run what is kept, once, whoever else comes for it; -> how each command ended.
+
+    A signal that asks for an end waits for theirs, which their limits bound: one that was cut short
+    leaves a service half started, and may be run again by nobody for long.
 
     Raises:
         RefusedError: what is kept cannot be read, or not be removed after it was run.
+        TimedOutError: ``STEP_TIMEOUT``, somebody else is at it for longer than it may take.
     """
     path = directory / _NAME
     tree = durable.read_object(path)
     if tree is None:
         return ()
-    # what they start again is to live on: it is no part of the HOLD
-    with orphans_let_go():
-        told = run_each(_read(tree), directory)
-    durable.remove(path)
+    commands = _read(tree)
+    limit_s = sum(one.limit_s for one in commands) + _MORE_S
+    with _alone(path, Deadline.after(SystemClock(), limit_s)), undisturbed():
+        if durable.read_object(path) is None:
+            # whoever was at it has run it
+            return ()
+        # what they start again is to live on: it is no part of the HOLD
+        with orphans_let_go():
+            told = run_each(commands, directory)
+        durable.remove(path)
     return told
+
+
+@contextlib.contextmanager
+def _alone(path: Path, deadline: Deadline) -> Iterator[None]:
+    """Keep others from a file that is there, which needs no room on the disk for another one."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        while not _locked(descriptor):
+            deadline.require(str(path), left="commands that somebody else runs")
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # a file system without locks: twice does less harm than never
+        return True
+    return True
 
 
 def _read(tree: dict[str, object]) -> tuple[HostCommand, ...]:

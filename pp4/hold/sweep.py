@@ -70,8 +70,14 @@ def _bury(exclusion: Exclusion, record: Record, clock: Clock) -> None:
         _write_tombstone(exclusion, record, "host_reboot", clock)
         return
     same_namespace = found.coordinator.pid_namespace == processes.namespace()
-    if same_namespace and not record.closing and _lives_on(record.coordinator):
-        raise held_by(record, found.gpus[0], clock)
+    # one that is at its end lets its locks go when it is over; a child has none to tell that by
+    serves = not record.closing or found.parent is not None
+    if same_namespace and serves:
+        if _lives_on(record.coordinator):
+            raise held_by(record, found.gpus[0], clock)
+        if os.path.lexists(record.directory / "closed.json"):
+            # it got to its end meanwhile, and knows better how
+            return
     _require_over(exclusion, record, _settled(record, same_namespace))
     _write_tombstone(exclusion, record, "abandoned", clock)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -22,9 +22,18 @@ from pp4.errors import (
     RefusedError,
     TimedOutError,
     UncleanError,
-    WrongError,
+)
+from pp4.hold.delivery import (
+    CLOSE_AGAIN_S,
+    CLOSE_S,
+    SYMPTOMS,
+    Program,
+    end_of,
+    near_end,
+    require_own_end,
 )
 from pp4.hold.hop_books import HOP
+from pp4.hold.hop_ends import FAR_S
 from pp4.hold.interruption import ended
 from pp4.hold.lease import Contact
 from pp4.hold.line import Line, raised, there
@@ -34,7 +43,6 @@ from pp4.wire.holds import (
     QUIESCE,
     Beat,
     Close,
-    Closed,
     Granted,
     Named,
     Open,
@@ -45,20 +53,11 @@ from pp4.wire.holds import (
 )
 from pp4.wire.hops import Brought, FarLogin, FarStep, Hop, Hopped, Place
 
-OPEN_S = 60.0
-"""How long a host may take to grant: the sweep of older HOLDs included."""
-CLOSE_S = 60.0
-"""How long it may take to end everything and write the tombstone, beside what restores it."""
+OPEN_S = 60.0 + FAR_S
+"""How long a host may take to grant: the sweep of older HOLDs included, and of their hops."""
 _ASK_S = 30.0
-_CLOSE_AGAIN_S = 15.0
 _POLL_S = 0.2
-_ENDED_THERE = {
-    "deadline": Code.DEADLINE,
-    "abandoned": Code.LEASE_LOST,
-    "cancelled": Code.INTERRUPTED,
-}
-_SYMPTOMS = {Code.STEP_TIMEOUT, Code.CONNECTION_LOST, Code.LEASE_LOST, Code.STALE_FENCE}
-"""What work fails with where nobody answers for its HOLD any more."""
+_SCREEN_S = 0.5
 
 
 class Watcher(Protocol):
@@ -69,10 +68,6 @@ class Watcher(Protocol):
 
     def alive(self, lease_s: float, deadline_s: float, last_line: str) -> None:
         """Seconds that are left, and the last line of the step that runs."""
-
-
-Program = Callable[..., list[str]]
-"""Makes the argument list of ``python -m MODULE ARGUMENTS`` on the host."""
 
 
 class Window:
@@ -116,12 +111,17 @@ class Window:
         self._quiesces = bool(asked.quiesce)
         self._beat_s = granted.ttl_s / 6
         self._close_s = CLOSE_S + sum(one.limit_s for one in asked.restore)
+        self._far_s = 0.0
         self._deadline = Deadline.after(clock, granted.bound_s)
         self._last_line = ""
         self._stop = threading.Event()
         self._refused: Pp4Error | None = None
+        self._heard = threading.Event()
+        self._beaten: Beat | None = None
         self._heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-        self._heart.start()
+        self._screen = threading.Thread(target=self._show, name="heartbeats shown", daemon=True)
+        for thread in (self._heart, self._screen):
+            thread.start()
 
     def _named(self) -> dict[str, Any]:
         return {"hold": self.granted.hold, "fence": self.granted.fence}
@@ -144,7 +144,15 @@ class Window:
             self._refused = error
             return
         self._contact.answered(sent)
-        self._watcher.alive(beat.lease_ns / 1e9, beat.deadline_ns / 1e9, self._last_line)
+        self._beaten = beat
+        self._heard.set()
+
+    def _show(self) -> None:
+        """Tell the watcher of heartbeats, in a thread of its own: a screen may stand still."""
+        while self._heard.wait() and not self._stop.is_set():
+            self._heard.clear()
+            if (beat := self._beaten) is not None:
+                self._watcher.alive(beat.lease_ns / 1e9, beat.deadline_ns / 1e9, self._last_line)
 
     def require(self) -> None:
         """Go on only while the HOLD is ours for certain.
@@ -200,6 +208,8 @@ class Window:
         asked = Hop(
             **self._named(), label=f"{HOP}{name}", login=login, step=step, files=tuple(files)
         )
+        # however it ends, also unanswered: all of them are proven over at once
+        self._far_s = FAR_S
         self._ask("hop", asked.model_dump(mode="json"))
         return read(Hopped, self._answer_of(asked.label))
 
@@ -258,8 +268,12 @@ class Window:
 
     # -- the end ----------------------------------------------------------------------------
 
-    def close(self, why: Why) -> dict[str, Any]:
+    def close(self, why: Why, failed: Pp4Error | None = None) -> dict[str, Any]:
         """Close this HOLD and no other; -> its tombstone.  May be asked for again.
+
+        Args:
+            why: what its tombstone is to say.
+            failed: what went wrong before, to be said too where it cannot be closed.
 
         Raises:
             UncleanError: it could not be closed, or not be proven that it is: what the host says,
@@ -267,23 +281,28 @@ class Window:
             RefusedError: ``HOST_KEY``, whoever answers is not the host that granted it.
         """
         self._stop.set()
+        self._heard.set()
         asked = Close(**self._named(), why=why)
         # a host that is not heard of any more closes it by itself, and is asked no longer than that
-        limit_s = 2 * self.granted.ttl_s if self._contact.lost() else self._close_s
+        close_s = self._close_s + self._far_s
+        limit_s = 2 * self.granted.ttl_s if self._contact.lost() else close_s
         try:
             deadline = Deadline.after(self._clock, limit_s)
             # over a new connection now and then: of one that died silently nobody hears
-            self._line.patient(_CLOSE_AGAIN_S)
-            tombstone = _tombstone(self._line, asked, deadline)
+            self._line.patient(CLOSE_AGAIN_S)
+            tombstone = end_of(self._line, asked, deadline)
         except Pp4Error as error:
-            raise self._not_closed(error) from error
+            raise self._not_closed(error, failed) from error
         finally:
             self._heart.join(self.granted.ttl_s)
+            self._screen.join(_SCREEN_S)
             self._line.drop()
         return tombstone
 
-    def _not_closed(self, error: Pp4Error) -> Pp4Error:
-        found = error.refusal
+    def _not_closed(self, error: Pp4Error, failed: Pp4Error | None) -> Pp4Error:
+        found, first = error.refusal, ""
+        if failed is not None and failed.refusal.code not in SYMPTOMS:
+            first = f"; what went wrong first: {failed}"
         if self._line.ended is not None:
             # both keys as they are: what else there is to say is nothing beside it
             left = f"HOLD {self.granted.hold}, until its own host ends it with its lease"
@@ -293,61 +312,12 @@ class Window:
                 found.code,
                 f"the end of HOLD {self.granted.hold}",
                 "a tombstone of the receiving host",
-                found.found,
+                f"{found.found}{first}",
                 left=f"unproven: whatever HOLD {self.granted.hold}, fence {self.granted.fence}, "
                 f"had started ({found.left})",
                 next=self._recover,
             )
         )
-
-
-def near_end(program: Program, hold: str, state_dir: str | None, host_dir: str | None) -> list[str]:
-    """The argument list of the relay to an open HOLD, or of what answers for a closed one."""
-    return program("pp4.hold.relay", "attach", hold, state_dir or "", host_dir or "")
-
-
-def _tombstone(line: Line, asked: Close, deadline: Deadline) -> dict[str, Any]:
-    """Ask for a close; -> the tombstone of exactly that HOLD.
-
-    Raises:
-        Pp4Error: what is said in its place; ``BAD_FRAME``, it is of another one.
-    """
-    tombstone = read(Closed, line.ask("close", asked.model_dump(), deadline)).tombstone
-    found = tombstone.get("hold"), tombstone.get("fence"), tombstone.get("survivors")
-    if found != (asked.hold, str(asked.fence), []):
-        expected = f"the tombstone of HOLD {asked.hold}, fence {asked.fence}"
-        raise WrongError(Refusal(Code.BAD_FRAME, "supervisor", expected, str(found)))
-    return tombstone
-
-
-def deliver(
-    host: Host,
-    program: Program,
-    close: Close,
-    directories: tuple[str | None, str | None],
-    clock: Clock,
-    restore_s: float = 0.0,
-    limit_s: float = CLOSE_S,
-) -> dict[str, Any]:
-    """Close exactly one HOLD whose window is gone; -> its tombstone.
-
-    Args:
-        host: where it is.
-        program: how modules are started there.
-        close: which one, and why.
-        directories: of state and exclusion there, None for the defaults.
-        clock: the coordinator's.
-        restore_s: seconds that the restore commands may take.
-        limit_s: seconds that everything else may take.
-
-    Raises:
-        Pp4Error: what the host says in place of a tombstone, or that it says nothing.
-    """
-    line = Line(host, near_end(program, close.hold, *directories), attempt_s=_CLOSE_AGAIN_S)
-    try:
-        return _tombstone(line, close, Deadline.after(clock, limit_s + restore_s))
-    finally:
-        line.drop()
 
 
 @contextlib.contextmanager
@@ -395,28 +365,13 @@ def open_window(
         failed = error if isinstance(error, Pp4Error) else None
         raise
     finally:
-        ended(partial(_closed, window, why), again=why != "cancelled")
+        ended(partial(_closed, window, why, failed), again=why != "cancelled")
         if failed is not None:
-            _require_own_end(window, failed)
+            require_own_end(window.granted.hold, window.tombstone, failed)
 
 
-def _closed(window: Window, why: Why) -> None:
-    window.tombstone = window.close(why)
-
-
-def _require_own_end(window: Window, failed: Pp4Error) -> None:
-    """Where the host had ended the HOLD before it was asked to, say that and not what came of it.
-
-    Raises:
-        TimedOutError: ``DEADLINE``, ``LEASE_LOST``.
-        RefusedError: ``INTERRUPTED``: somebody there ended it.
-    """
-    found = (window.tombstone or {}).get("why")
-    code = _ENDED_THERE.get(str(found))
-    if code is not None and failed.refusal.code in _SYMPTOMS:
-        where = f"HOLD {window.granted.hold}"
-        expected = "a HOLD that is open until its work is done"
-        raise raised(Refusal(code, where, expected, f"one that its host has ended: {found}"))
+def _closed(window: Window, why: Why, failed: Pp4Error | None) -> None:
+    window.tombstone = window.close(why, failed)
 
 
 def _require_ours(granted: Granted, asked: Open) -> None:

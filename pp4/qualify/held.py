@@ -15,10 +15,12 @@ from typing import Any
 from pp4.clock import SystemClock
 from pp4.config.hold_file import HoldFile
 from pp4.errors import Code, Pp4Error, Refusal, WrongError
+from pp4.hold.around import DONE
 from pp4.hold.deferred import CLOSES, Deferred
+from pp4.hold.delivery import deliver
 from pp4.hold.interruption import undisturbed
 from pp4.hold.reach import Place, reached
-from pp4.hold.window import Window, deliver, open_window
+from pp4.hold.window import Window, open_window
 from pp4.qualify import far, hops, receipt, rehearsal
 from pp4.qualify.plan import Step
 from pp4.qualify.progress import Progress
@@ -130,6 +132,8 @@ def _kept(
             window.quieten()
             yield window
     finally:
+        if window is not None:
+            _say_unrestored(window.tombstone or {}, progress)
         if window is not None and window.tombstone is None:
             granted = window.granted
             try:
@@ -140,6 +144,14 @@ def _kept(
             except Pp4Error as error:
                 # what ended the run is said; that the close is not kept must not take its place
                 progress.note(f"the close of HOLD {granted.hold} is not kept: {error}")
+
+
+def _say_unrestored(tombstone: Mapping[str, Any], progress: Progress) -> None:
+    """Say which restore commands did not end well: what they start is not running perhaps."""
+    restored = tombstone.get("restored")
+    for text in map(str, restored if isinstance(restored, list) else ()):
+        if not text.endswith(f": {DONE}"):
+            progress.note(f"restore: {text}")
 
 
 def _deliver(place: Place, file: HoldFile, deferred: Deferred, progress: Progress) -> None:
@@ -161,6 +173,7 @@ def _deliver(place: Place, file: HoldFile, deferred: Deferred, progress: Progres
             continue
         deferred.delivered(one.hold)
         progress.note(f"HOLD {one.hold} is closed: {tombstone.get('why')}")
+        _say_unrestored(tombstone, progress)
 
 
 def qualify_on_host(

@@ -6,12 +6,14 @@ import signal
 import subprocess
 from dataclasses import asdict
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from pp4.clock import SystemClock
 from pp4.errors import Code, Pp4Error, RefusedError
 from pp4.hold.exclusion import open_exclusion
+from pp4.hold.guard import GUARD
 from pp4.hold.overview import overview
 from pp4.hold.pruning import prune
 from tests.faults.windows import (
@@ -29,6 +31,7 @@ from tests.faults.windows import (
 
 ORIGIN, OTHER = "00000000000000aa", "00000000000000bb"
 PARENT = "0123456789abcdef"
+GUARDED = f"{GUARD}drill"
 
 
 def parent(fence=7, hop=1, hold=PARENT, origin=ORIGIN):
@@ -135,19 +138,64 @@ def _work_until_it_is_killed(place, seen):
         child.run("b", DRILLS, {"answer": {}})
 
 
+def guard_of(place, hold):
+    lines = (public(place, hold) / "procs.jsonl").read_text().splitlines()
+    (pid,) = [one["detail"]["pid"] for one in map(json.loads, lines) if one["step"] == GUARDED]
+    return pid
+
+
+def test_a_child_that_is_being_closed_is_left_to_its_supervisor(place, coordinator):
+    one = coordinator({"start": ["deaf"]}, parent=parent(7))
+    # what does not hear that it is to end takes about as long as anybody waits for its end
+    os.kill(guard_of(place, one.hold), signal.SIGSTOP)
+    one.signal(signal.SIGINT)
+    until((public(place, one.hold) / "closing.json").exists)
+    told = recovered(place, one.hold)
+    if "refusal" in told:
+        assert told["refusal"]["code"] == "HELD_BY"
+    else:
+        assert (told["state"], told["facts"]["why"]) == ("closed", "cancelled")
+    assert until(lambda: tombstone(place, one.hold))["why"] == "cancelled"
+    assert not list(exclusion_of(place).directory.glob("gpu/*.quarantine"))
+    assert gone(one.drill)
+
+
+def test_a_child_that_ends_while_it_is_asked_after_keeps_its_own_tombstone(place):
+    with window(place, parent=parent(7)) as child, open(place / "told", "w+b") as told:
+        asking = subprocess.Popen(
+            program("pp4.hold.recovery", child.granted.hold), env=settings(place), stdout=told
+        )
+        # it has the lock of the children, and waits for the end of the one that it found
+        until(lambda: locked(asking.pid))
+    assert asking.wait(PATIENCE_S) == 0
+    own = child.tombstone
+    assert (own["why"], tombstone(place, child.granted.hold)) == ("done", own)
+
+
+def locked(pid):
+    """Whether a process has locks of children."""
+    try:
+        found = [os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        # one that was closed meanwhile
+        return False
+    return any(name.endswith(f".{ORIGIN}.lock") for name in found)
+
+
 def recovered(place, hold):
     return asked_there(place, "pp4.hold.recovery", hold)
+
+
+def settings(place):
+    mine = {"PP4_STATE_DIR": str(place / "state"), "PP4_HOST_DIR": str(place / "host")}
+    return {**os.environ, **mine}
 
 
 def asked_there(place, module, *arguments):
     """What a program of the host prints."""
     done = subprocess.run(
         program(module, *arguments),
-        env={
-            **os.environ,
-            "PP4_STATE_DIR": str(place / "state"),
-            "PP4_HOST_DIR": str(place / "host"),
-        },
+        env=settings(place),
         capture_output=True,
         timeout=PATIENCE_S,
         check=True,

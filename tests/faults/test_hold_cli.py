@@ -12,7 +12,7 @@ import pytest
 from pp4.errors import Exit
 from pp4.hold.exclusion import open_exclusion
 from pp4.hold.processes import start_token
-from tests.faults.windows import GPUS, PATIENCE_S, ROOT, TTL_S, public, tombstone, until
+from tests.faults.windows import GPUS, PATIENCE_S, ROOT, public, tombstone, until
 
 FILE = """
 [hold]
@@ -104,11 +104,34 @@ def test_a_command_that_is_killed_is_outlived_by_its_lease_alone(run, tmp_path):
     assert marked(hold)
     process.kill()
     process.communicate(timeout=PATIENCE_S)
-    assert until(lambda: tombstone(tmp_path, hold), TTL_S + 10)["why"] == "abandoned"
+    assert until(lambda: tombstone(tmp_path, hold))["why"] == "abandoned"
     # what ends it is the host: nobody asked for it, so whoever wrote the tombstone is about to go
-    until(lambda: not marked(hold) and not served(tmp_path, hold), TTL_S + 10)
+    until(lambda: not marked(hold) and not served(tmp_path, hold))
     assert free(tmp_path, hold)
     assert not list((tmp_path / "out").glob("*"))
+
+
+AROUND = """
+[[quiesce]]
+argv = ["false"]
+
+[[restore]]
+argv = ["true"]
+
+[[restore]]
+argv = ["/no/such/program"]
+"""
+
+
+def test_a_person_is_told_that_a_host_was_not_put_back(run, tmp_path):
+    with (tmp_path / "hold.toml").open("a") as file:
+        file.write(AROUND)
+    process = run()
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == Exit.REFUSED
+    assert "NOT_IDLE" in said
+    (told,) = [line for line in said.splitlines() if "restore" in line]
+    assert "/no/such/program: [Errno 2] No such file or directory" in told
 
 
 def served(place, hold):

@@ -264,34 +264,3 @@ def test_a_step_does_not_start_before_the_host_is_quiet(place, quieting):
     assert raised.value.refusal.code is Code.NOT_IDLE
     quieting.signal(signal.SIGKILL)
     until(lambda: tombstone(place, quieting.hold))
-
-
-def test_whoever_leaves_before_the_grant_gets_none(place, coordinator):
-    # what the next supervisor does before it grants takes long, and longer than anybody waits
-    hang, began = place / "hang", place / "began"
-    text = (
-        "import os, sys, time\n"
-        f"open({str(began)!r}, 'a').write(f'{{os.getpid()}} ')\n"
-        f"time.sleep(800 if os.path.exists({str(hang)!r}) else 0)"
-    )
-    back = {"argv": [sys.executable, "-c", text], "limit_s": 800.0}
-    hang.touch()
-    one = coordinator({}, restore=[back], bound_s=2000.0)
-    os.kill(supervisor_of(place, one.hold).pid, signal.SIGKILL)
-    until(lambda: gone(one.drill))
-    leaving = Coordinator.__new__(Coordinator)
-    leaving.launch(place)
-    try:
-        until(lambda: began.exists() and began.read_text())
-        command = tokens(int(began.read_text()))
-        leaving.signal(signal.SIGKILL)
-        holds = [path.parent.name for path in place.glob("*/holds/*/registration.json")]
-        (other,) = set(holds) - {one.hold}
-        assert until(lambda: tombstone(place, other))["why"] == "cancelled"
-        assert gone(command)
-    finally:
-        leaving.close()
-    # what was not put back to the end is put back by the next
-    hang.unlink()
-    with window(place):
-        assert len(began.read_text().split()) == 2

@@ -19,8 +19,8 @@ from hypothesis.stateful import (
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error
+from pp4.hold.delivery import near_end
 from pp4.hold.line import Line
-from pp4.hold.window import near_end
 from pp4.transport.local_host import LocalHost
 from pp4.wire.facts import read
 from pp4.wire.holds import Granted

@@ -6,14 +6,18 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, RefusedError, TimedOutError
 from pp4.hold.cgroup import leaves
 from tests.faults.windows import (
     DRILLS,
+    PATIENCE_S,
     ROOT,
+    TTL_S,
     ask_there,
     fences,
     gone,
@@ -302,3 +306,22 @@ with window(place) as one:
     pass
 print(one.tombstone["why"])
 """
+
+
+def test_a_screen_that_stands_still_costs_nobody_a_hold(place):
+    stands, goes_on = threading.Event(), threading.Event()
+
+    def blocked(*_):
+        stands.set()
+        goes_on.wait(PATIENCE_S)
+
+    try:
+        with window(place) as one:
+            one.watching.alive = blocked
+            until(stands.is_set)
+            lease = Deadline.after(SystemClock(), 2 * TTL_S)
+            until(lease.expired)
+            assert one.run("drill", DRILLS, {"answer": {"n": 1}}) == {"n": 1}
+        assert one.tombstone["why"] == "done"
+    finally:
+        goes_on.set()

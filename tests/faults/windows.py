@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pp4.clock import Deadline, SystemClock
+from pp4.hold.delivery import near_end
 from pp4.hold.line import Line
 from pp4.hold.processes import Owned, start_token
-from pp4.hold.window import near_end, open_window
+from pp4.hold.window import open_window
 from pp4.receipts.digests import installed_source
 from pp4.transport.local_host import LocalHost
 from pp4.wire.holds import Open

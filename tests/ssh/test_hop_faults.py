@@ -125,7 +125,7 @@ def test_a_far_host_out_of_reach_keeps_the_gpus_until_it_is_asked(near, far, hop
     far.server.stop()
     if killed == "supervisor":
         os.kill(supervisor_of(near, one.hold).pid, signal.SIGKILL)
-    one.wait()
+    _, said = one.wait()
     # the far end is over with its lease, but nobody has told the near host
     assert until(lambda: far.tombstone(one.far_hold))["why"] == "abandoned"
     with pytest.raises(RefusedError) as raised, window(near):
@@ -133,6 +133,7 @@ def test_a_far_host_out_of_reach_keeps_the_gpus_until_it_is_asked(near, far, hop
     assert raised.value.refusal.code is Code.QUARANTINED
     unproven = f"HOLD {one.far_hold} of hop-engine at {far.login()}, unproven"
     assert unproven in raised.value.refusal.found
+    assert (killed == "supervisor") is (unproven not in said)
     assert kept_back(near) == [[unproven]] * 2
     assert tombstone(near, one.hold) is None
     # out of reach still: asked in vain

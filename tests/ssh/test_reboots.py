@@ -11,9 +11,9 @@ import pytest
 
 from pp4.errors import Code, Exit, RefusedError, UncleanError
 from pp4.hold.deferred import CLOSES
+from pp4.hold.delivery import deliver
 from pp4.hold.processes import Owned, start_token
 from pp4.hold.trees import descendants
-from pp4.hold.window import deliver
 from pp4.transport.lasting import LastingHost
 from pp4.wire.holds import Close
 from tests.faults.boots import another_boot

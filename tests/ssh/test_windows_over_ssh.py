@@ -9,7 +9,7 @@ import pytest
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import UncleanError
-from pp4.hold.window import deliver
+from pp4.hold.delivery import deliver
 from pp4.wire.holds import Close
 from tests.faults.windows import DRILLS, gone, program, tokens, tombstone, until, window
 from tests.ssh.hosts import connect

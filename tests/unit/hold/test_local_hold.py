@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pp4.clock import ManualClock, SystemClock
-from pp4.errors import BadInputError, Code, RefusedError, TimedOutError, UncleanError
+from pp4.errors import BadInputError, Code, Refusal, RefusedError, TimedOutError, UncleanError
 from pp4.hold import local, local_hold, sweep
 from pp4.hold import open as opening
 from pp4.hold.chained import read_chained
-from pp4.hold.exclusion import open_exclusion
+from pp4.hold.exclusion import Exclusion, open_exclusion
+from pp4.hold.guard import GUARD
 from pp4.hold.local import open_local
 from pp4.hold.processes import Owned, boot_id, marked, start_token
 from pp4.receipts.journal import first_break, head
@@ -39,6 +40,7 @@ from tests.unit.hold.holds import (
     tombstone,
     write_modules,
 )
+from tests.unit.hold.written import dead
 from tests.unit.processes import printed, running, within
 
 A, B = GPUS
@@ -374,6 +376,40 @@ def test_a_process_that_cannot_be_ended_puts_its_gpus_in_quarantine(
         private(tmp_path).quarantine_path(gpu).unlink()
     assert opens(tmp_path) == 2
     assert tombstone(tmp_path, hold.hold_id)["why"] == "abandoned"
+
+
+def test_further_hosts_are_asked_once_at_the_end(tmp_path):
+    asked = []
+
+    def elsewhere():
+        asked.append("x")
+        return ("HOLD of hop-engine, unproven",)
+
+    hold, leave = entered(tmp_path)
+    hold.elsewhere = elsewhere
+    # as a supervisor does it, whose way out closes what is not closed
+    for close in (hold.close, leave):
+        with pytest.raises(UncleanError) as caught:
+            close()
+    assert asked == ["x"]
+    assert caught.value.refusal.found == "HOLD of hop-engine, unproven"
+    assert opens(tmp_path) == "QUARANTINED"
+
+
+def test_a_quarantine_that_could_not_be_written_is_no_word_of_an_operator(tmp_path, monkeypatch):
+    def full(*_):
+        raise RefusedError(Refusal(Code.UNWRITABLE, "quarantine", "a durable file", "disk full"))
+
+    hold, close = entered(tmp_path)
+    # a guard without its last word: nobody knows what it has left to itself
+    hold.own(dead().pid, f"{GUARD}a")
+    hold.elsewhere = lambda: ("something unproven",)
+    with monkeypatch.context() as patch:
+        patch.setattr(Exclusion, "quarantine", full)
+        with pytest.raises(UncleanError):
+            close()
+    assert tombstone(tmp_path, hold.hold_id) is None
+    assert opens(tmp_path) == "QUARANTINED"
 
 
 def test_only_the_process_that_was_meant_is_signalled():

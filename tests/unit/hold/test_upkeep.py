@@ -21,8 +21,10 @@ from pp4.hold.chained import read_chained
 from pp4.hold.exclusion import Exclusion, open_exclusion
 from pp4.hold.places import own_directory
 from pp4.hold.records import highest_granted, read_records
+from pp4.hold.restoring import keep, settle
 from pp4.hold.upkeep import Quarantine, clear, init_host, overview, prune
 from pp4.receipts.canonical import shown
+from pp4.wire.holds import HostCommand
 from tests.unit.hold.holds import (
     GPUS,
     NOBODY,
@@ -733,6 +735,15 @@ def test_a_hold_that_a_quarantine_names_stays(exclusion):
     assert pruned(exclusion) == []
     end(exclusion, B)
     assert pruned(exclusion) == ["1" * 16]
+
+
+def test_a_hold_whose_host_was_not_put_back_stays(exclusion):
+    directory = write_hold(exclusion, "a" * 16, fence=1, closed=closed_days_ago(99))
+    write_hold(exclusion, "b" * 16, fence=2, closed=closed_days_ago(99))
+    keep(directory, [HostCommand(argv=("true",), limit_s=5.0)])
+    assert pruned(exclusion) == []
+    assert settle(directory) == ("true: done",)
+    assert pruned(exclusion) == ["a" * 16]
 
 
 def test_a_hold_whose_gpus_are_held_goes_the_next_time(exclusion):
