@@ -72,7 +72,7 @@ class Desk:
                 module=quiesce.MODULE,
                 arguments=told,
             )
-            self.steps[QUIESCE] = Step(self._hold, self._granted, asked)
+            self.steps[QUIESCE] = Step(self._hold, self._granted, asked, whole=True)
 
     def answer(self, request: Request) -> Reply | None:
         """Answer one request; None where the answer has to wait for the end of the HOLD."""

@@ -43,13 +43,17 @@ class Step:
         hold: in whose books it stands.
         granted: what the step is told of its HOLD.
         asked: what is started.
+        whole: whether it has ended only once its guard has, and with it whatever it left running.
 
     Raises:
         Pp4Error: it cannot be started.
     """
 
-    def __init__(self, hold: LocalHold, granted: Granted, asked: Start) -> None:
-        self._hold = hold
+    def __init__(
+        self, hold: LocalHold, granted: Granted, asked: Start, *, whole: bool = False
+    ) -> None:
+        self._hold, self._whole = hold, whole
+        self._answered: Reply | None = None
         self.items: list[dict[str, Any]] = []
         self._bytes = self._left = 0
         self._over = False
@@ -127,7 +131,15 @@ class Step:
             if self._over and not self.ended and not self._waiting:
                 raise self.channel.gone()
         except Pp4Error as error:
+            self._gone(error)
+
+    def _gone(self, error: Pp4Error) -> None:
+        """Its stream has ended: well, where it had answered and its guard says that all is over."""
+        answer = self._answered
+        if answer is None or self.channel.status:
             self._end(refusal=error.refusal.as_dict())
+        elif self.channel.exited:
+            self._end(answer.facts, answer.refusal)
 
     def _take_some(self) -> bool:
         """Take a few messages; -> whether there were any."""
@@ -141,7 +153,10 @@ class Step:
 
     def _take(self, message: Message) -> None:
         if isinstance(message, Reply) and message.sequence == _RUN:
-            self._end(message.facts, message.refusal)
+            if self._whole:
+                self._answered = self._answered or message
+            else:
+                self._end(message.facts, message.refusal)
         elif isinstance(message, Request) and message.verb == "tell":
             # more than a person can watch, and no reason to run out of memory
             self._bytes += len(repr(message.arguments))

@@ -119,7 +119,12 @@ class LocalChannel:
     @property
     def exited(self) -> bool:
         """Whether the child has ended; what it started may hold its output open."""
-        return self._peek() is not None
+        return self.status is not None
+
+    @property
+    def status(self) -> int | None:
+        """Exit status of the child, negative for a signal; None while it runs."""
+        return self._peek()
 
     def poll(self) -> list[Message]:
         """Return messages that have come, without waiting; a child that floods is cut off.

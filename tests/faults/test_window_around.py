@@ -264,3 +264,28 @@ def test_a_step_does_not_start_before_the_host_is_quiet(place, quieting):
     assert raised.value.refusal.code is Code.NOT_IDLE
     quieting.signal(signal.SIGKILL)
     until(lambda: tombstone(place, quieting.hold))
+
+
+# Leaves a child in its own session that ignores TERM, and ends once that has begun.
+DEAF = """
+import os, signal, sys
+source, sink = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with open(sys.argv[1], "w") as file:
+        file.write(str(os.getpid()))
+    os.write(sink, b"x")
+    while True:
+        signal.pause()
+os.read(source, 1)
+"""
+
+
+def test_what_a_quiesce_command_leaves_running_is_over_before_anything_starts(place):
+    left = place / "left"
+    quiesce = [{"argv": [sys.executable, "-c", DEAF, str(left)], "limit_s": 30.0}]
+    with window(place, quiesce=quiesce) as one:
+        assert gone(tokens(int(left.read_text())))
+        assert one.run("drill", DRILLS, {"answer": {"n": 1}}) == {"n": 1}
+    assert one.tombstone["why"] == "done"

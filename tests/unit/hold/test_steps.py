@@ -3,6 +3,7 @@
 from collections import deque
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,10 +45,12 @@ def test_every_item_arrives_once_and_the_end_comes_last(sizes, refused):
 class Ended:
     """The channel of a step that has answered and ended before anybody looked."""
 
-    exited = True
+    def __init__(self, messages, status):
+        self.parts, self.status = [[one] for one in messages], status
 
-    def __init__(self, messages):
-        self.parts = [[one] for one in messages]
+    @property
+    def exited(self):
+        return self.status is not None
 
     def poll(self):
         if not self.parts:
@@ -61,10 +64,11 @@ class Ended:
         return ()
 
 
-def ended_step(messages):
+def ended_step(messages, status=0, whole=False):
     step = step_that_told([], False)
+    step._whole, step._answered = whole, None
     step._bytes, step._left, step._over, step._waiting = 0, 0, False, deque()
-    step._facts, step.channel = None, Ended(messages)
+    step._facts, step.channel = None, Ended(messages, status)
     step.pump()
     return step.watched(0)
 
@@ -84,6 +88,27 @@ def test_a_step_that_ended_without_an_answer_died():
     seen = ended_step([Request(sequence=0, verb="tell", arguments={"note": "a"})])
     assert (seen.items, seen.ended, seen.facts) == (({"note": "a"},), True, None)
     assert seen.refusal["code"] == "RANK_DIED"
+
+
+@pytest.mark.parametrize(("status", "refused"), [(0, False), (70, True), (-9, True)])
+def test_what_counts_whole_is_over_when_its_guard_says_so(status, refused):
+    seen = ended_step([Reply(sequence=1, facts={"n": 5})], status, whole=True)
+    assert seen.ended
+    assert (seen.facts, seen.refusal is not None) == (None if refused else {"n": 5}, refused)
+
+
+def test_what_counts_whole_goes_on_after_its_answer():
+    step = step_that_told([], False)
+    step._whole, step._answered = True, None
+    step._bytes, step._left, step._over, step._waiting = 0, 0, False, deque()
+    step.channel = Ended([Reply(sequence=1, facts={})], None)
+    step.channel.flush = lambda: 0
+    for _ in range(3):
+        step.pump()
+    assert not step.ended
+    step.channel.status = 0
+    step.pump()
+    assert step.done
 
 
 def test_a_step_that_goes_on_has_no_end():
