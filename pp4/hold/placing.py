@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from pp4.errors import BadInputError, Code, Refusal, RefusedError
 from pp4.hold.durable import unwritable
+from pp4.hold.guard import GUARD
 from pp4.receipts.canonical import shown
 from pp4.wire.hops import Place, part_of
 
@@ -61,6 +62,9 @@ def _inside(target: str) -> tuple[str, ...]:
     if odd or str(path) != target or not target.isprintable():
         expected = "a relative name below the working directory, without '..'"
         raise BadInputError.of("name of a file", expected, shown(target))
+    if path.parts[0].startswith(GUARD):
+        # a file of that name is the guard's word that nothing is left of its step
+        raise BadInputError.of("name of a file", f"one that does not begin with {GUARD}", target)
     return path.parts
 
 

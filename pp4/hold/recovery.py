@@ -229,7 +229,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         exclusion = open_exclusion(settings.host_dir, settings.state_dir, make=False)
         body = recover(exclusion, arguments[0], SystemClock())
-        put_back = settle_lost(settings.state_dir / "holds", exclusion.holds)
+        put_back = settle_lost(settings.state_dir / "holds", exclusion)
         facts = body["facts"]
         if put_back and isinstance(facts, dict):
             facts["put_back"] = list(put_back)

@@ -29,6 +29,7 @@ from pp4.wire import Decoder, Reply, Request, encode, encode_reply
 from pp4.wire.holds import SOCKET, Closed
 
 _READ = 1 << 16
+_CONNECT_S = 10.0
 _ID = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _SOURCE = Path(__file__).resolve().parents[2]
 
@@ -117,7 +118,10 @@ def connect(directory: Path) -> socket.socket | None:
     try:
         # by its short name: the whole one may be longer than a socket's may be
         os.chdir(directory)
+        # one that hangs takes nobody any more
+        link.settimeout(_CONNECT_S)
         link.connect(SOCKET)
+        link.setblocking(True)
     except OSError:
         link.close()
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,11 +17,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pp4.clock import Deadline, SystemClock
+from pp4.errors import Code, Refusal, RefusedError
 from pp4.hold import durable
 from pp4.hold.around import run_each
+from pp4.hold.exclusion import Exclusion
 from pp4.hold.interruption import undisturbed
 from pp4.hold.trees import orphans_let_go
-from pp4.receipts.canonical import dump
+from pp4.receipts.canonical import dump, shown
 from pp4.wire.holds import HostCommand
 
 _NAME = "restore.json"
@@ -63,7 +66,7 @@ def settle(directory: Path) -> tuple[str, ...]:
     tree = durable.read_object(path)
     if tree is None:
         return ()
-    commands = _read(tree)
+    commands = _read(path, tree)
     limit_s = sum(one.limit_s for one in commands) + _MORE_S
     with _alone(path, Deadline.after(SystemClock(), limit_s)), undisturbed():
         if durable.read_object(path) is None:
@@ -104,29 +107,53 @@ def _locked(descriptor: int) -> bool:
     return True
 
 
-def _read(tree: dict[str, object]) -> tuple[HostCommand, ...]:
-    rows = tree.get("restore")
-    if not isinstance(rows, list):
-        return ()
+def _read(path: Path, tree: dict[str, object]) -> tuple[HostCommand, ...]:
     try:
         return tuple(
-            HostCommand(argv=tuple(row["argv"]), limit_s=float(row["limit_s"])) for row in rows
+            HostCommand(argv=tuple(row["argv"]), limit_s=float(row["limit_s"]))
+            for row in tree["restore"]  # type: ignore[attr-defined]
         )
-    except (KeyError, TypeError, ValueError, ValidationError):
-        # nobody else can write there; what a disk has spoiled is no command
-        return ()
+    except (KeyError, TypeError, ValueError, ValidationError) as error:
+        where, expected = str(path), "restore commands as a HOLD has kept them"
+        again = f"put the host back by hand, then: rm {shlex.quote(where)}"
+        refusal = Refusal(Code.UNREADABLE, shown(where), expected, "something else", next=again)
+        raise RefusedError(refusal) from error
 
 
-def settle_lost(holds: Path, closed: Path) -> tuple[str, ...]:
+def settle_lost(holds: Path, exclusion: Exclusion, held: Sequence[str] = ()) -> tuple[str, ...]:
     """Run what earlier HOLDs of this user, which are over, have left; -> how each command ended.
+
+    Under the locks of their GPUs: what is started again must not meet somebody else's HOLD.  Where
+    another one has them, the commands stay for later, which is said.
 
     Args:
         holds: directories of this user's HOLDs.
-        closed: directories of registrations and tombstones.
+        exclusion: the locks, and where registrations and tombstones are.
+        held: GPUs whose locks this process has.
+
+    Raises:
+        RefusedError, TimedOutError: as :func:`settle`.
     """
     told: tuple[str, ...] = ()
     for path in sorted(holds.glob(f"*/{_NAME}")):
-        hold = path.parent.name
-        if (closed / hold / "closed.json").exists():
+        public = exclusion.holds / path.parent.name
+        if not (public / "closed.json").exists():
+            continue
+        with contextlib.ExitStack() as stack:
+            try:
+                gpus = [gpu for gpu in _gpus(public) if gpu not in held]
+                if gpus:
+                    stack.enter_context(exclusion.locked(gpus))
+            except RefusedError as error:
+                if error.refusal.code is not Code.HELD_BY:
+                    raise
+                told += (f"HOLD {public.name}: later, since {error.refusal.where} is held",)
+                continue
             told += settle(path.parent)
     return told
+
+
+def _gpus(public: Path) -> list[str]:
+    """The GPUs of a HOLD as its registration names them."""
+    gpus = (durable.read_object(public / "registration.json") or {}).get("gpus")
+    return [str(gpu) for gpu in gpus] if isinstance(gpus, list) else []

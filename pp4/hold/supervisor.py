@@ -169,12 +169,13 @@ def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted]]:
     host_dir = Path(asked.host_dir) if asked.host_dir else settings.host_dir
     admission = _admission(asked)
     own_directory(state_dir)
+    exclusion = open_exclusion(host_dir, state_dir)
     with open_local(
         admission,
         LocalTransport(asked.transport),
         clock,
         gpus=asked.gpus,
-        exclusion=open_exclusion(host_dir, state_dir),
+        exclusion=exclusion,
         state_dir=state_dir,
         bound_s=asked.bound_s - _reserve_s(asked),
         rehearsal=asked.rehearsal,
@@ -187,7 +188,7 @@ def _opened(asked: Open, clock: Clock) -> Iterator[tuple[LocalHold, Granted]]:
         # nothing but this HOLD has ever been started here
         hold.orphans = lambda: _orphans(hold.hold_id)
         hold.on_end = lambda: _put_back(hold.hold_id, own)
-        for text in settle_lost(own.parent, hold.public.parent):
+        for text in settle_lost(own.parent, exclusion, asked.gpus if asked.parent is None else ()):
             hold.journal.add("restore", "end", found=text)
         keep(own, asked.restore)
         yield hold, _granted(hold, asked, state_dir)

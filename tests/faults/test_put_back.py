@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from pp4.errors import Code, RefusedError
 from tests.faults.windows import (
+    GPUS,
     PATIENCE_S,
     Coordinator,
     gone,
@@ -84,33 +88,53 @@ def test_what_is_started_again_does_not_run_from_the_source_of_pp4(place):
     assert "PP4_HOLD" not in found
 
 
+def recovered(process):
+    """What a recovery says that it has put back."""
+    said, _ = process.communicate(timeout=PATIENCE_S)
+    assert json.loads(said)["state"] == "closed"
+    return json.loads(said)["facts"].get("put_back")
+
+
 def test_two_who_come_at_once_put_a_host_back_once(place, coordinator):
     hold = killed(place, coordinator, [waiting(place)])
     first = recovering(place, hold)
     until(lambda: began(place))
-    second = recovering(place, hold)
-    # it has come as far as the first once it asks for the file that both are after
-    until(lambda: has_open(second.pid, f"{hold}/restore.json") or len(began(place)) > 1)
+    # the first has the locks of the GPUs meanwhile
+    assert recovered(recovering(place, hold)) == [f"HOLD {hold}: later, since {GPUS[0]} is held"]
     (place / "on").touch()
-    put_back = []
-    for one in (first, second):
-        said, _ = one.communicate(timeout=PATIENCE_S)
-        assert json.loads(said)["state"] == "closed"
-        put_back.append(json.loads(said)["facts"].get("put_back"))
-    # whoever did it says how it ended
-    assert put_back == [[f"{sys.executable}: done"], None]
+    assert recovered(first) == [f"{sys.executable}: done"]
+    assert recovered(recovering(place, hold)) is None
     assert len(began(place)) == 1
     assert (place / "done").read_text() == "x"
 
 
-def has_open(pid, end):
-    try:
-        return any(
-            os.readlink(f"/proc/{pid}/fd/{number}").endswith(end)
-            for number in os.listdir(f"/proc/{pid}/fd")
-        )
-    except OSError:
-        return False
+def test_nothing_is_put_back_under_the_hold_of_somebody_else(place, coordinator):
+    after = place / "after"
+    hold = killed(place, coordinator, [python(f"open({str(after)!r}, 'a').write('x')")])
+    with window(place, state_dir=str(place / "other")):
+        # that one has buried it, and its commands are its own user's
+        assert tombstone(place, hold)["why"] == "abandoned"
+        assert recovered(recovering(place, hold)) == [
+            f"HOLD {hold}: later, since {GPUS[0]} is held"
+        ]
+        assert not after.exists()
+    assert recovered(recovering(place, hold)) == [f"{sys.executable}: done"]
+    assert after.read_text() == "x"
+
+
+def test_commands_that_a_disk_has_spoiled_are_named_and_kept(place, coordinator):
+    hold = killed(place, coordinator, [python("pass")])
+    kept = place / "state" / "holds" / hold / "restore.json"
+    kept.write_text('{"restore":[{"argv":"true"}]}')
+    with pytest.raises(RefusedError) as raised, window(place):
+        pass
+    assert raised.value.refusal.code is Code.UNREADABLE
+    assert raised.value.refusal.where == str(kept)
+    assert "put the host back by hand" in raised.value.refusal.next
+    assert kept.exists()
+    kept.unlink()
+    with window(place):
+        pass
 
 
 def waits_for_input(pid):
