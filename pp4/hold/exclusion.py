@@ -178,7 +178,20 @@ class Exclusion:
                 continue
             if tree.get("boot_id") == self.boot_id or not isinstance(tree.get("boot_id"), str):
                 raise self.quarantined(gpu, f"{tree.get('survivors')} of HOLD {tree.get('hold')}")
-            remove(path)
+
+    def drop_void(self, gpus: Sequence[str]) -> None:
+        """Remove quarantines from before the machine restarted; only under the locks of the GPUs.
+
+        Without them a fresh one could be taken for the one that was looked at.
+
+        Raises:
+            RefusedError: ``UNREADABLE``, ``UNWRITABLE``.
+        """
+        for gpu in sorted(gpus):
+            path = self.quarantine_path(gpu)
+            tree = read_object(path)
+            if tree is not None and tree.get("boot_id") != self.boot_id:
+                remove(path)
 
     def quarantined(self, gpu: str, found: str) -> RefusedError:
         """Return the refusal of a GPU in quarantine."""

@@ -89,6 +89,7 @@ def _sent(book: HopBook, hold: str) -> Iterator[tuple[subprocess.Popen[bytes], D
     """A program that goes to the far host of a hop, under a guard; gone when the block is left."""
     number, most_s = book.recorded.hop, limit_s(book)
     deadline = Deadline.after(SystemClock(), most_s + _BEGIN_S)
+    # not the HOLD's own cookie: whoever looks for what that one left must not find who looks, too
     until_ns = deadline.start_ns + deadline.limit_ns
     closer = [MODULE, "close", str(book.directory), str(number), f"{most_s:g}"]
     guarded = [hold, f"closer-{number}", f"{_GRACE_S:g}", str(until_ns), "--", *_python(*closer)]
@@ -99,7 +100,7 @@ def _sent(book: HopBook, hold: str) -> Iterator[tuple[subprocess.Popen[bytes], D
             stdout=output,
             stderr=output,
             cwd=book.directory,
-            env=child_environment({"PYTHONPATH": str(_SOURCE), COOKIE: hold}),
+            env=child_environment({"PYTHONPATH": str(_SOURCE), COOKIE: f"{hold}-closer"}),
             start_new_session=True,
         )
     try:

@@ -20,15 +20,15 @@ def hops_left(record: Record) -> tuple[str, ...]:
 
     Only when every process of the HOLD on this host is proven dead.
     """
-    # the books of another user cannot be read, or lead to wherever that user wants; the list of
-    # its processes can
-    if record.directory.stat().st_uid == os.geteuid():
+    # the books of another user cannot be read, or lead to wherever that user wants, and those of
+    # this one may be gone; the list of its processes is there
+    if record.directory.stat().st_uid == os.geteuid() and _own(record).is_dir():
         return settle_hops(_own(record), record.registration.hold)
     books, _ = processes_in(read_chained(record.directory / "procs.jsonl"))
     steps = [owned.label.removeprefix(GUARD) for owned in books if owned.label.startswith(GUARD)]
     user = record.registration.coordinator.uid
     return tuple(
-        f"{label} of HOLD {record.registration.hold}, unproven: only user {user} knows where"
+        f"{label} of HOLD {record.registration.hold}, unproven: only user {user} knew where"
         for label in steps
         if label.startswith(HOP)
     )

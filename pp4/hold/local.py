@@ -176,6 +176,7 @@ def _next_fence(
     exclusion: Exclusion, gpus: Sequence[str], records: Sequence[Record], clock: Clock
 ) -> int:
     """Take a fence that was never granted, after proof that nobody else's work is left."""
+    exclusion.drop_void(gpus)
     sweep(exclusion, gpus, records, clock)
     fence = 1 + max(exclusion.highest_fence(gpu, highest_granted(records, gpu)) for gpu in gpus)
     exclusion.raise_fence(gpus, fence)

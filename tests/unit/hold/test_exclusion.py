@@ -437,7 +437,14 @@ def test_a_quarantine_is_void_after_the_machine_has_restarted(tmp_path):
     private(tmp_path, "before").quarantine([A], "h1", ["x"])
     after = private(tmp_path, "after")
     after.require_usable([A])
+    after.drop_void([A])
     assert not after.quarantine_path(A).exists()
+
+
+def test_only_a_void_quarantine_is_dropped(exclusion):
+    exclusion.quarantine([A], "h1", ["x"])
+    exclusion.drop_void([A])
+    assert refused(exclusion.require_usable, [A]).code is Code.QUARANTINED
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"boot_id":null}', '{"boot_id":7}', "[]"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from pp4.hold import hop_ends, records, sweep
 from pp4.hold.clearing import clear
 from pp4.hold.guard import ENDED, GUARD
 from pp4.hold.hop_books import Ended, read_hop, read_hops, write_book
+from pp4.hold.hop_sweep import hops_left
 from pp4.hold.local import open_local
 from pp4.hold.processes import Owned
 from pp4.transport.local import LocalTransport
@@ -140,7 +142,18 @@ def test_only_its_user_can_prove_a_hop_over(tmp_path):
     # a book that leads to wherever its writer wants is not even read
     hop_of(directory, ended="never")
     os.chown(directory, NOBODY, NOBODY)
-    assert f"only user {os.geteuid()} knows where" in refused(tmp_path).found
+    assert f"only user {os.geteuid()} knew where" in refused(tmp_path).found
+
+
+def test_books_that_are_gone_prove_nothing(tmp_path):
+    exclusion = private(tmp_path)
+    abandoned(exclusion, procs=[Owned(dead().pid, "1", f"{GUARD}hop-engine")])
+    (record,) = records.read_records(exclusion.holds)
+    elsewhere = {"journal": str(tmp_path / "gone" / "journal.jsonl")}
+    moved = replace(record, registration=record.registration.model_copy(update=elsewhere))
+    assert hops_left(moved) == (
+        f"hop-engine of HOLD {ID}, unproven: only user {os.geteuid()} knew where",
+    )
 
 
 def test_of_a_child_no_gpu_is_asked_for_and_no_lock_kept(tmp_path):
