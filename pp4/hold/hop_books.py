@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import ValidationError
-
-from pp4.errors import Code, Refusal, RefusedError
 from pp4.hold import durable
-from pp4.receipts.canonical import shown
+from pp4.hold.records import read_model, unreadable
 from pp4.wire.frames import Model
 from pp4.wire.holds import Granted
 from pp4.wire.hops import Recorded
@@ -148,23 +145,11 @@ def read_hops(directory: Path) -> tuple[HopBook, ...]:
     except FileNotFoundError:
         return ()
     except OSError as error:
-        found = error.strerror or str(error)
-        where, expected = shown(str(directory)), "the books of a HOLD"
-        raise RefusedError(Refusal(Code.UNREADABLE, where, expected, found)) from error
+        raise unreadable(directory, error.strerror or str(error)) from error
     numbers = sorted(int(match[1]) for name in names if (match := _FILE.fullmatch(name)))
     found_books = (read_hop(directory, number) for number in numbers)
     return tuple(book for book in found_books if book is not None)
 
 
 def _read(directory: Path, hop: int, model: type[M]) -> M | None:
-    path = _path(directory, hop, model)
-    raw = durable.read(path)
-    if raw is None:
-        return None
-    try:
-        return model.model_validate_json(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        where, expected = shown(str(path)), "what a HOLD writes of a hop"
-        raise RefusedError(Refusal(Code.UNREADABLE, where, expected, shown(found))) from error
+    return read_model(_path(directory, hop, model), model)

@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from pydantic import StringConstraints, ValidationError
+from pydantic import BaseModel, StringConstraints, ValidationError
 
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.hold import durable
@@ -18,6 +18,7 @@ from pp4.hold.processes import Owned
 from pp4.receipts.canonical import shown
 from pp4.receipts.envelope import U64, Count, Model, Moment, Sha256, Text
 
+M = TypeVar("M", bound=BaseModel)
 GPU = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,127}", re.ASCII)
 """What may be the name of a GPU and becomes the name of a file."""
 
@@ -145,6 +146,23 @@ def write(path: Path, model: Model) -> None:
     durable.replace_object(path, tree)
 
 
+def read_model(path: Path, model: type[M]) -> M | None:
+    """Read a file that a HOLD has written, None where there is none.
+
+    Raises:
+        RefusedError: ``UNREADABLE``, it is something else; ``EXCLUSION``, a symbolic link.
+    """
+    raw = durable.read(path)
+    if raw is None:
+        return None
+    try:
+        return model.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise unreadable(path, f"{place}: {first['msg']}") from error
+
+
 def read_records(holds: Path) -> list[Record]:
     """Read every HOLD that got as far as a registration.
 
@@ -156,27 +174,21 @@ def read_records(holds: Path) -> list[Record]:
         with os.scandir(holds) as entries:
             names = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
     except OSError as error:
-        raise _unreadable(holds, error.strerror or str(error)) from error
+        raise unreadable(holds, error.strerror or str(error)) from error
     found = (_record(holds / name) for name in names)
     return [record for record in found if record is not None]
 
 
 def _record(directory: Path) -> Record | None:
     path = directory / "registration.json"
-    raw = durable.read(path)
-    if raw is None:
+    registration = read_model(path, Registration)
+    if registration is None:
         # nothing is started before the registration is there
         return None
-    try:
-        registration = Registration.model_validate_json(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise _unreadable(path, found) from error
     odd = [gpu for gpu in registration.gpus if not GPU.fullmatch(gpu)]
     if odd:
         # paths are made of these names, and any user may write a registration
-        raise _unreadable(path, f"gpus: {odd}")
+        raise unreadable(path, f"gpus: {odd}")
     closing, closed = directory / "closing.json", directory / "closed.json"
     return Record(
         directory,
@@ -206,7 +218,8 @@ def highest_granted(records: Sequence[Record], name: str) -> int | None:
     return max(fences, default=None)
 
 
-def _unreadable(path: Path, found: str) -> RefusedError:
+def unreadable(path: Path, found: str) -> RefusedError:
+    """The refusal of a file, or a directory, that is none of a HOLD."""
     again = f"ls -l {shlex.quote(str(path))}"
     expected = "what a HOLD of pp4 writes"
     return RefusedError(

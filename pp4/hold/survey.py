@@ -9,30 +9,24 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
-
-from pydantic import ValidationError
 
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError
 from pp4.hold import durable, processes
 from pp4.hold.chained import processes_in, read_chained
 from pp4.hold.exclusion import Exclusion
 from pp4.hold.processes import COOKIE, Owned
-from pp4.hold.records import GPU, Record, Registration, Tombstone
+from pp4.hold.records import GPU, Record, Registration, Tombstone, read_model, unreadable
 from pp4.receipts.canonical import shown
-from pp4.receipts.envelope import Model
 
 # a registration is its user's own file, and the names in it become paths
 _NAMED = re.compile(r"(?P<label>.*) \(pid (?P<pid>[0-9]{1,9}), start (?P<start>[0-9]{1,20})\)")
 _MARK = f"{COOKIE}=".encode()
 _ENDS = (".lock", ".quarantine")
 _LONG = 400
-_M = TypeVar("_M", bound=Model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +106,12 @@ def registered(directory: Path) -> Record | None:
     Raises:
         RefusedError: ``UNREADABLE`` or ``EXCLUSION``: the registration is not one.
     """
-    registration = _model(directory / "registration.json", Registration)
+    registration = read_model(directory / "registration.json", Registration)
     if registration is None:
         return None
     odd = [gpu for gpu in registration.gpus if not GPU.fullmatch(gpu)]
     if odd:
-        raise _unreadable(directory / "registration.json", f"gpus: {odd}")
+        raise unreadable(directory / "registration.json", f"gpus: {odd}")
     closing = closing_of(directory)
     return Record(
         directory,
@@ -142,27 +136,7 @@ def tombstone_of(directory: Path) -> Tombstone | None:
     Raises:
         RefusedError: ``UNREADABLE`` or ``EXCLUSION``: it is not one.
     """
-    return _model(directory / "closed.json", Tombstone)
-
-
-def _model(path: Path, model: type[_M]) -> _M | None:
-    raw = durable.read(path)
-    if raw is None:
-        return None
-    try:
-        return model.model_validate_json(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise _unreadable(path, f"{place}: {first['msg']}") from error
-
-
-def _unreadable(path: Path, found: str) -> RefusedError:
-    again = f"ls -l {shlex.quote(str(path))}"
-    expected = "what a HOLD of pp4 writes"
-    return RefusedError(
-        Refusal(Code.UNREADABLE, shown(str(path)), expected, shown(found), next=again)
-    )
+    return read_model(directory / "closed.json", Tombstone)
 
 
 def quarantine_of(exclusion: Exclusion, gpu: str) -> Quarantine | None:

@@ -10,13 +10,13 @@ import pytest
 
 from pp4.errors import Exit
 from tests.faults.test_hold_cli import FILE
-from tests.faults.test_windows import supervisor_of
 from tests.faults.windows import (
     GPUS,
     PATIENCE_S,
     ROOT,
     Coordinator,
     gone,
+    supervisor_of,
     tombstone,
     until,
     window,

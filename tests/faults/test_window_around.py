@@ -17,14 +17,10 @@ from tests.faults.windows import (
     supervisor_of,
     tokens,
     tombstone,
+    touch,
     until,
     window,
 )
-
-
-def touch(path, status=0):
-    text = f"open({str(path)!r}, 'a').write('x'); raise SystemExit({status})"
-    return {"argv": [sys.executable, "-c", text], "limit_s": 30.0}
 
 
 def test_the_host_is_made_quiet_before_and_put_back_after(place):

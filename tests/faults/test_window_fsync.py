@@ -11,9 +11,18 @@ from pp4.hold.exclusion import open_exclusion
 from pp4.hold.processes import marked
 from pp4.receipts.journal import head
 from tests.faults.failing_disk import FailingDisk
-from tests.faults.test_window_around import touch
-from tests.faults.test_windows import supervisor_of
-from tests.faults.windows import DRILLS, GPUS, gone, public, tokens, tombstone, until, window
+from tests.faults.windows import (
+    DRILLS,
+    GPUS,
+    gone,
+    public,
+    supervisor_of,
+    tokens,
+    tombstone,
+    touch,
+    until,
+    window,
+)
 
 
 @pytest.fixture

@@ -24,8 +24,16 @@ from pp4.hold.line import Line
 from pp4.transport.local_host import LocalHost
 from pp4.wire.facts import read
 from pp4.wire.holds import Granted
-from tests.faults.test_windows import supervisor_of
-from tests.faults.windows import DRILLS, asked, gone, program, tokens, tombstone, until
+from tests.faults.windows import (
+    DRILLS,
+    asked,
+    gone,
+    program,
+    supervisor_of,
+    tokens,
+    tombstone,
+    until,
+)
 
 LABELS = st.sampled_from(["a", "b"])
 

@@ -17,8 +17,6 @@ from pp4.hold.trees import descendants
 from pp4.transport.lasting import LastingHost
 from pp4.wire.holds import Close
 from tests.faults.boots import another_boot
-from tests.faults.test_window_around import touch
-from tests.faults.test_windows import supervisor_of
 from tests.faults.windows import (
     DRILLS,
     GPUS,
@@ -26,8 +24,10 @@ from tests.faults.windows import (
     gone,
     program,
     public,
+    supervisor_of,
     tokens,
     tombstone,
+    touch,
     until,
     window,
 )

@@ -1,10 +1,12 @@
-"""A place that users of one machine share."""
+"""Places: one that users of one machine share, and one of this user alone."""
 
 import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.unit.hold.holds import private
 
 
 @pytest.fixture
@@ -14,3 +16,9 @@ def shared():
     directory.chmod(0o755)
     yield directory
     shutil.rmtree(directory)
+
+
+@pytest.fixture
+def exclusion(tmp_path):
+    """Locks, fences and registrations that nobody shares."""
+    return private(tmp_path)

@@ -32,7 +32,7 @@ from tests.unit.hold.holds import (
     private,
     write_modules,
 )
-from tests.unit.hold.written import dead, living, me, reused, snapshot, write_hold, zombie
+from tests.unit.hold.written import MARKED, dead, living, me, reused, snapshot, write_hold, zombie
 
 A, B = GPUS
 ID = "a" * 16
@@ -194,9 +194,9 @@ def test_dead_ones_zombies_and_namesakes_are_no_survivors(exclusion):
 
 
 def test_a_process_in_no_book_is_a_survivor_by_its_mark(exclusion):
-    write_hold(exclusion, ID)
-    with living(mark=ID) as marked:
-        assert recovered(exclusion)["survivors"] == [told(marked, "S (sleeping)")]
+    write_hold(exclusion, MARKED)
+    with living(mark=MARKED) as marked:
+        assert recovered(exclusion, MARKED)["survivors"] == [told(marked, "S (sleeping)")]
 
 
 def test_a_hold_of_an_earlier_boot_ends_with_it(exclusion):

@@ -15,6 +15,9 @@ from tests.unit.processes import within
 WAITS = "import sys\nprint('ready', flush=True)\nsys.stdin.read()"
 OPENED = "2026-01-01T00:00:00Z"
 
+MARKED = os.urandom(8).hex()
+"""A HOLD of this run of the tests alone: others look for marked processes at the same time."""
+
 
 @contextmanager
 def living(label="rank 0", mark=None):
