@@ -21,7 +21,7 @@ from pp4.wire.hops import FarLogin, Recorded
 from tests.unit.hold.holds import GPUS, NOBODY, held, pair_admission, private
 from tests.unit.hold.written import dead, write_hold
 
-ID, FAR = "a" * 16, "b" * 16
+ID, FAR, ORIGIN = "a" * 16, "b" * 16, "c" * 16
 LOGIN = FarLogin(
     address="host.invalid", user="u", identity_file="/no/such/key", host_key="ssh-ed25519 AAAA"
 )
@@ -44,7 +44,7 @@ def abandoned(exclusion, **more):
 
 def hop_of(directory, *, asked=True, ended=None):
     """Write the books of one hop."""
-    parent = Parent(hold=ID, fence=1, hop=1, origin="c" * 16)
+    parent = Parent(hold=ID, fence=1, hop=1, origin=ORIGIN)
     wanted = Open(
         command="pair-qualify kernels", source_digest="0" * 64, gpus=GPUS, coordinator="me",
         transport="ssh", ttl_s=0.5, bound_s=60.0, parent=parent,
@@ -159,17 +159,32 @@ def test_books_that_are_gone_prove_nothing(tmp_path):
 def test_of_a_child_no_gpu_is_asked_for_and_no_lock_kept(tmp_path):
     """The lock of children is held while one is opened, and the GPUs' are not taken at all."""
     exclusion = private(tmp_path)
-    parent = records.Parent(hold=ID, fence="5", hop=1, origin="c" * 16)
     with (
         held(tmp_path) as own,
-        open_local(
-            pair_admission(), LocalTransport(), SystemClock(), gpus=GPUS, exclusion=exclusion,
-            state_dir=tmp_path / "state", parent=parent,
-        ) as child,
-        exclusion.locked([f"{gpu}.{parent.origin}" for gpu in GPUS]),
-    ):  # fmt: skip
+        child_of(tmp_path, exclusion) as child,
+        exclusion.locked([f"{gpu}.{ORIGIN}" for gpu in GPUS]),
+    ):
         assert (own.fence, child.fence) == (1, 5)
     assert read_hops(child.directory.parent) == ()
+
+
+def child_of(root, exclusion):
+    """A child of another host's HOLD."""
+    parent = records.Parent(hold=ID, fence="5", hop=1, origin=ORIGIN)
+    return open_local(
+        pair_admission(), LocalTransport(), SystemClock(), gpus=GPUS, exclusion=exclusion,
+        state_dir=root / "state", parent=parent,
+    )  # fmt: skip
+
+
+def test_a_void_quarantine_goes_under_the_locks_of_the_gpus_and_not_by_a_child(tmp_path):
+    private(tmp_path, "before").quarantine(GPUS, "1" * 16, ["x"])
+    after = private(tmp_path, "after")
+    paths = [after.quarantine_path(gpu) for gpu in GPUS]
+    with child_of(tmp_path, after):
+        assert all(path.exists() for path in paths)
+    with held(tmp_path, exclusion=after):
+        assert not any(path.exists() for path in paths)
 
 
 def test_an_earlier_version_reads_the_registration_of_whatever_is_no_child(tmp_path):
