@@ -1,0 +1,88 @@
+"""What a server asks of whoever drafts: the seam between sockets and ranks.
+
+One call runs at a time; whoever calls takes care of that.  Every call may refuse what was asked
+(a :class:`pp4.errors.RefusedError`), which leaves everything as it was.  Any other error is the end
+of these ranks: it is kept in :attr:`Drafting.failed`, and every later call raises it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pp4.errors import Pp4Error
+from pp4.wire.offers import Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request's part of a batch.
+
+    Attributes:
+        request: the owner's number of an open request.
+        key: the request's own 64-bit key.
+        position: absolute position of the first predicted token.
+        round: the request's round, 32 bits.
+        anchor: the last accepted token, whose features are not known yet.
+        sampled: whether its temperature is above 0.
+    """
+
+    request: int
+    key: int
+    position: int
+    round: int
+    anchor: int
+    sampled: bool
+
+
+class Drafting(Protocol):
+    """Two ranks that serve.
+
+    Attributes:
+        offer: what they can do; the same for as long as they live.
+        failed: the error that ended them, None while they serve.
+    """
+
+    offer: Offer
+    failed: Pp4Error | None
+
+    async def open(self, request: int) -> None:
+        """Make room for a request; the number was never used before.
+
+        Raises:
+            RefusedError: ``CACHE_FULL``.
+        """
+
+    async def append(self, request: int, tokens: int, features: memoryview) -> int:
+        """Keep the features of the tokens that follow those there are.
+
+        Args:
+            request: an open one.
+            tokens: how many.
+            features: ``[tokens, feature width]`` BF16, little-endian.
+
+        Returns:
+            Tokens whose features the request has now.
+
+        Raises:
+            RefusedError: ``CACHE_FULL``, beyond the context; ``BAD_INPUT``, not finite.
+        """
+
+    async def close(self, request: int) -> None:
+        """Forget a request and its features."""
+
+    async def draft(self, n_out: int, rows: Sequence[Row]) -> list[bytes]:
+        """Draft one block for each row.
+
+        Args:
+            n_out: positions, one of the offer's depths.
+            rows: 1 to as many as the largest captured batch, each request once.
+
+        Returns:
+            For each row the bytes of :data:`pp4.drafter.packing.REPLY_MEMBERS`.  All of them leave,
+            or none: where either rank or their agreement fails, this raises and the ranks are over.
+        """
+
+    async def lost(self) -> Pp4Error:
+        """Wait until the ranks fail, also while nothing is asked of them; -> the error."""
