@@ -164,8 +164,10 @@ def failed_body(kind):
          Code.NOT_PROVEN),
         (Command.PAIR_FULL, "whole_worker", lambda: build(whole(verdict="wrong")),
          Code.NOT_PROVEN),
-        (Command.PAIR_FULL, "whole_worker", lambda: build(whole(n_out=5)), Code.NOT_PROVEN),
-        (Command.PAIR_FULL, "whole_worker", lambda: build(whole(query_block=4)), Code.NOT_PROVEN),
+        (Command.PAIR_FULL, "whole_worker", lambda: build(
+            whole(n_out=5, outputs=[samples.output(1, 5, "5" * 64)])), Code.NOT_PROVEN),
+        (Command.PAIR_FULL, "whole_worker", lambda: build(
+            whole(query_block=4, outputs=[samples.output(1, 4, "5" * 64, depth=4)])), Code.NOT_PROVEN),
         (Command.A1B1, "budget",
          lambda: build({**samples.budget(), "bound_ns": "1", "verdict": "over"}),
          Code.OVER_BUDGET),
