@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 Form = Literal["json", "text"]
+OURS: Final = "pp4.worker"
+"""Name of the logger of a worker's events."""
 LONGEST: Final = 4000
 """Bytes of a line; a pipe that takes anything takes a page at once."""
 _SECRET: Final = frozenset({"key", "keys", "features", "nonce", "anchor", "tokens", "granted"})
@@ -34,9 +36,11 @@ class EventLog:
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
 
-    def __call__(self, event: str, /, **fields: object) -> None:
+    def __call__(
+        self, event: str, fields: Mapping[str, object] | None = None, /, **more: object
+    ) -> None:
         """Tell what happened, in a word and its circumstances."""
-        self._tell(logging.INFO, event, fields)
+        self._tell(logging.INFO, event, {**(fields or {}), **more})
 
     def warn(self, event: str, /, **fields: object) -> None:
         """Tell what an operator should look at."""
@@ -64,19 +68,20 @@ class Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record, without its end."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        head = {"time": at.replace("+00:00", "Z"), "level": record.levelname.lower()}
-        fields = getattr(record, _FIELDS, None)
-        if fields is None:
-            # of a library: its words, and no circumstances that anybody has looked through
-            named = {"event": "library", "logger": record.name, "message": record.getMessage()}
-            if record.exc_info and record.exc_info[1]:
-                named["error"] = repr(record.exc_info[1])
-        else:
-            named = {"event": record.getMessage()}
-        tree = {
-            **head,
-            **{name: _plain(name, one) for name, one in (named | (fields or {})).items()},
+        head: dict[str, object] = {
+            "time": at.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
         }
+        if record.name == OURS:
+            head["event"] = record.getMessage()
+        else:
+            # of a library: its words, without what is private to it
+            head |= {"event": "library", "logger": record.name, "message": record.getMessage()}
+            if record.exc_info and record.exc_info[1]:
+                head["error"] = repr(record.exc_info[1])
+        fields = getattr(record, _FIELDS, {})
+        # the head comes last: no field can take its place
+        tree = {name: _plain(name, one) for name, one in (head | dict(fields) | head).items()}
         return _as_json(tree) if self._form == "json" else _as_text(tree)
 
 
@@ -94,7 +99,7 @@ class _Bounded(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line, or drop it."""
         if self._dropped:
-            fields = getattr(record, _FIELDS, None) or {}
+            fields = getattr(record, _FIELDS, {})
             setattr(record, _FIELDS, {**fields, "dropped_before": self._dropped})
         line = self.format(record).encode("ascii", "backslashreplace") + b"\n"
         try:
@@ -124,7 +129,7 @@ def start_logging(form: Form, descriptor: int = 2) -> EventLog:
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
-    ours = logging.getLogger("pp4.worker")
+    ours = logging.getLogger(OURS)
     ours.setLevel(logging.INFO)
     return EventLog(ours)
 

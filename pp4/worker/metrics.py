@@ -6,11 +6,10 @@ Nothing here is counted twice: a scrape reads what the server keeps anyway.
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import start_http_server
 from prometheus_client.core import (
@@ -27,72 +26,84 @@ from pp4.errors import Code, Refusal, RefusedError
 STATES: Final = ("starting", "primed", "serving", "failed", "torn down")
 ADDRESS: Final = "127.0.0.1"
 _END_S: Final = 5.0
+_SHORTEST, _LONGEST = 10, 35
+"""Powers of two: 1 us to 34 s."""
+
+
+class Counted(Protocol):
+    """What a server counts, as far as it becomes metrics.
+
+    Attributes:
+        blocks: batches that were launched.
+        rows: requests' rows in them.
+        padded_rows: rows without a request in them.
+        positions: drafted positions that left.
+        replies: drafts that left.
+        aborted: drafts that were given up.
+        connections: that were let in.
+        disconnects: of those.
+        received_bytes: from clients.
+        sent_bytes: to clients.
+        wait_ns: from arrival to launch, of all rows together.
+        waits: rows by their wait: bucket ``i`` is below ``2**i`` ns, the last is all the rest.
+        refusals: by code.
+    """
+
+    blocks: int
+    rows: int
+    padded_rows: int
+    positions: int
+    replies: int
+    aborted: int
+    connections: int
+    disconnects: int
+    received_bytes: int
+    sent_bytes: int
+    wait_ns: int
+
+    @property
+    def waits(self) -> Sequence[int]:
+        """See above."""
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        """See above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a worker has counted since its start, and how it is now.
+    """How a worker is at one moment.
 
     Attributes:
         state: one of :data:`STATES`.
-        blocks: batches that were drafted.
-        rows: requests' rows in them.
-        padded_rows: rows without a request in them.
-        positions: drafted positions of the rows with a request.
-        replies: answers to drafts that left.
-        refusals: answers that were refusals, by code.
-        disconnects: connections that ended without a word.
-        connections: connections that are open.
+        counted: since its start.
         open_requests: requests that are open.
         waiting: drafts that wait for a batch.
-        received_bytes: from clients.
-        sent_bytes: to clients.
-        wait_bounds_ns: upper bounds of the waits that are counted apart, rising.
-        wait_counts: drafts by how long they waited from their arrival to their launch: one for each
-            bound, and one for what lasted longer.
-        wait_sum_ns: all of these waits together.
-        cache_hits: positions whose previous token had a cached bias row.
-        cache_misses: positions whose previous token had none.
+        cache_hits: positions whose previous token had a cached bias row, on one rank.
+        cache_misses: positions whose previous token had none, on one rank.
         epochs_left: epochs that the most used row of the link has left; None without a link.
     """
 
     state: str
-    blocks: int = 0
-    rows: int = 0
-    padded_rows: int = 0
-    positions: int = 0
-    replies: int = 0
-    refusals: Mapping[str, int] = field(default_factory=dict)
-    disconnects: int = 0
-    connections: int = 0
+    counted: Counted
     open_requests: int = 0
     waiting: int = 0
-    received_bytes: int = 0
-    sent_bytes: int = 0
-    wait_bounds_ns: tuple[int, ...] = ()
-    wait_counts: tuple[int, ...] = (0,)
-    wait_sum_ns: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
     epochs_left: int | None = None
 
 
 _COUNTERS: Final = (
-    ("blocks", "Batches that were drafted."),
+    ("blocks", "Batches that were launched."),
     ("rows", "Rows of requests in these batches."),
     ("padded_rows", "Rows without a request in these batches."),
-    ("positions", "Positions that were drafted for requests."),
-    ("replies", "Drafts that were answered with a draft."),
-    ("disconnects", "Connections that ended without a word."),
+    ("positions", "Drafted positions that left."),
+    ("replies", "Drafts that left."),
+    ("aborted", "Drafts that were given up by whoever had asked."),
+    ("connections", "Connections that were let in."),
+    ("disconnects", "Connections that have ended."),
     ("received_bytes", "Bytes from clients."),
     ("sent_bytes", "Bytes to clients."),
-    ("cache_hits", "Positions whose previous token had a cached bias row."),
-    ("cache_misses", "Positions whose previous token had no cached bias row."),
-)
-_GAUGES: Final = (
-    ("connections", "Connections that are open."),
-    ("open_requests", "Requests that are open."),
-    ("waiting", "Drafts that wait for a batch."),
 )
 
 
@@ -120,25 +131,43 @@ class WorkerCollector(Collector):
             state.add_metric([name.replace(" ", "_")], float(name == now.state))
         yield state
         for name, text in _COUNTERS:
-            yield CounterMetricFamily(f"pp4_worker_{name}", text, getattr(now, name))
-        for name, text in _GAUGES:
-            yield GaugeMetricFamily(f"pp4_worker_{name}", text, getattr(now, name))
+            yield CounterMetricFamily(f"pp4_worker_{name}", text, getattr(now.counted, name))
         refused = CounterMetricFamily("pp4_worker_refusals", "Refusals by code.", labels=["code"])
-        for code, count in sorted(now.refusals.items()):
+        # copied in one step: the server goes on counting in its own thread
+        for code, count in sorted(dict(now.counted.refusals).items()):
             refused.add_metric([code], count)
         yield refused
-        yield _waits(now)
-        if now.epochs_left is not None:
-            text = "Epochs that the most used row of the link has left."
-            yield GaugeMetricFamily("pp4_worker_epochs_left", text, now.epochs_left)
+        yield _waits(now.counted)
+        yield from _gauges(now)
 
 
-def _waits(now: Figures) -> Metric:
-    bounds = [f"{bound / 1e9:g}" for bound in now.wait_bounds_ns] + ["+Inf"]
-    reached = list(accumulate(now.wait_counts))
+def _gauges(now: Figures) -> Iterator[Metric]:
+    for name, text, found in (
+        ("open_requests", "Requests that are open.", now.open_requests),
+        ("waiting", "Drafts that wait for a batch.", now.waiting),
+    ):
+        yield GaugeMetricFamily(f"pp4_worker_{name}", text, found)
+    looked_up = CounterMetricFamily(
+        "pp4_worker_cache_lookups",
+        "Positions by whether the bias row of their previous token was cached.",
+        labels=["found"],
+    )
+    looked_up.add_metric(["yes"], now.cache_hits)
+    looked_up.add_metric(["no"], now.cache_misses)
+    yield looked_up
+    if now.epochs_left is not None:
+        text = "Epochs that the most used row of the link has left."
+        yield GaugeMetricFamily("pp4_worker_epochs_left", text, now.epochs_left)
+
+
+def _waits(counted: Counted) -> Metric:
+    """The histogram of waits; buckets shorter than a microsecond tell nobody anything."""
+    reached = list(accumulate(counted.waits))
+    named = range(_SHORTEST, min(len(reached) - 1, _LONGEST + 1))
+    buckets = [(f"{2**power / 1e9:g}", float(reached[power])) for power in named]
     text = "Seconds from the arrival of a draft to its launch."
-    buckets = [(bound, float(count)) for bound, count in zip(bounds, reached, strict=True)]
-    return HistogramMetricFamily("pp4_worker_wait_seconds", text, buckets, now.wait_sum_ns / 1e9)
+    whole = [*buckets, ("+Inf", float(reached[-1]))]
+    return HistogramMetricFamily("pp4_worker_wait_seconds", text, whole, counted.wait_ns / 1e9)
 
 
 @contextlib.contextmanager
@@ -169,9 +198,5 @@ def metrics(port: int, figures: Callable[[], Figures], about: Mapping[str, str])
     finally:
         server.shutdown()
         server.server_close()
-        _join(thread)
-
-
-def _join(thread: threading.Thread) -> None:
-    # it is a daemon and answers at most one scrape more
-    thread.join(_END_S)
+        # its loop has ended; what still answers a scrape is a daemon
+        thread.join(_END_S)
