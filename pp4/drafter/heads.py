@@ -63,7 +63,8 @@ def unsupported(mode: HeadMode) -> RefusedError:
     )
 
 
-def _missing(code: Code, shape: Shape, captured: Iterable[Shape]) -> RefusedError:
+def missing(code: Code, shape: Shape, captured: Iterable[Shape]) -> RefusedError:
+    """Return the refusal of a shape that was not captured."""
     return RefusedError(
         Refusal(
             code,
@@ -110,12 +111,12 @@ class Heads(Generic[G, S]):
         if self._sampled is None or SAMPLED not in modes:
             original = self._original.get(shape)
             if original is None:
-                raise _missing(Code.MISSING_GRAPH, shape, self._original)
+                raise missing(Code.MISSING_GRAPH, shape, self._original)
             return original.replay()
         if head_mode is not HeadMode.DEFAULT:
             raise unsupported(head_mode)
         sampled = self._sampled.get(shape)
         if sampled is None:
-            raise _missing(Code.MISSING_SAMPLED_GRAPH, shape, self._sampled)
+            raise missing(Code.MISSING_SAMPLED_GRAPH, shape, self._sampled)
         sampled.replay()
         return sampled.block

@@ -1,8 +1,8 @@
 """The Markov cache: bias rows of the tokens that requests were drafted after, kept on the device.
 
 A cached row is the BF16 row of the same tree that an uncached token takes, so it changes the speed
-of a block and none of its bits.  What is kept follows from the traffic alone, so two ranks of a pair
-that see the same traffic keep the same tokens in the same slots.
+of a block and none of its bits.  What is kept follows from the traffic alone, so two ranks that see
+the same traffic keep the same tokens in the same slots.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class MarkovCache:
                 self.misses += 1
                 self._queue.setdefault(token)
         while len(self._queue) > self.capacity:
-            # the oldest could only push out what came after it
+            # more than fit at once would only push each other out
             self._queue.popitem(last=False)
 
     def fill(self, limit: int) -> int:

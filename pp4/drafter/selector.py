@@ -62,7 +62,7 @@ class OriginalSelector:
             vocabulary; None where the ids are the same.
         base: ``[B, n_out, columns]`` BF16, where the base logits lie already; None for a buffer of
             the selector's own.
-        beside: the columns that follow, where this rank holds both shards; nothing is gathered then.
+        beside: the columns that follow, where both shards are here; nothing is gathered then.
         products: of the bias, alive at once; at least those of one column are.
     """
 

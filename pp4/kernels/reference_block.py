@@ -46,16 +46,16 @@ class ReferenceBlock(SampledBlock):
         kernel = _Position(self)
         super().__init__(head, link, batch=batch, n_out=n_out, kernel=kernel, buffers=buffers)
 
-    def position(self, index: int) -> None:
+    def fill(self, index: int) -> None:
         """Fill the outputs of one position, and what the next one starts from."""
-        geometry, previous = self.head.geometry, self.chain[:, index].to(torch.int64)
+        previous = self.chain[:, index].to(torch.int64)
         there = (previous >= 0) & (previous < self.head.target_vocab)
         inside = torch.where(there, previous, 0)
         base, bias = self.logits[:, :, index], self._bias(inside)
         rows = vectorised.select(
             vectorised.conditioned(self._whole(base), self._whole(bias)),
             key=self.key,
-            position=self.position_of(index),
+            position=self.position.to(torch.int64) + index,
             round=self.round.to(torch.int64),
             mode=self.mode,
         )
@@ -68,10 +68,6 @@ class ReferenceBlock(SampledBlock):
         bounds = self.head.geometry.bounds
         sizes = (last - first for first, last in bounds)
         return torch.cat([one[:, :size] for one, size in zip(shards, sizes, strict=True)], dim=1)
-
-    def position_of(self, index: int) -> Tensor:
-        """``[B]`` int64, absolute positions of the tokens that one position predicts."""
-        return self.position.to(torch.int64) + index
 
     def _bias(self, previous: Tensor) -> list[Tensor]:
         """[B] tokens -> [B, stride] bias rows of each shard: cached ones, the others computed."""
@@ -131,4 +127,4 @@ class _Position:
         return self
 
     def __call__(self, **arguments: Any) -> None:
-        self._block.position(arguments["index"])
+        self._block.fill(arguments["index"])
