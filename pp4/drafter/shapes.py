@@ -154,7 +154,8 @@ class Packed:
         words = packing.output_words(batch, block)
         self.words = torch.zeros(words, dtype=torch.int32, device=stage.device)
         self._rows = self.words[: batch * width].view(batch, width)
-        self._tail = self.words[batch * width :].view(torch.int64)
+        # 64-bit words that may stand on an odd place, so they are laid out in halves
+        self._tail = self.words[batch * width :]
         # positions that were not asked for, as wide as the widest member needs
         self._unused = self._rows.new_zeros(batch, (block - n_out) * WIDTH)
         self._spare = block - n_out
@@ -174,7 +175,7 @@ class Packed:
 
     def tell(self, own_error: Tensor, told: Tensor) -> None:
         """Lay out the words of errors: ``[1]`` and ``[ERROR_WORDS]`` int64."""
-        torch.cat([own_error, told], out=self._tail)
+        torch.cat([own_error.view(torch.int32), told.view(torch.int32)], out=self._tail)
 
 
 class OriginalBody:

@@ -83,7 +83,10 @@ class ReferenceBlock(SampledBlock):
     def _judged(self, own: Sequence[int]) -> list[int]:
         """Fault of each row, words and epochs moved on as the kernel moves them."""
         words = self.link.words()
-        sticky, limit = max(words.own, words.peer), self.link.bounds.epoch_limit
+        # the first word that a peer writes of is the last that it writes, and the one looked at
+        told = bool(words.own) or bool(self.link.told[0])
+        sticky = max(words.own, words.peer) if told else Fault.NONE
+        limit = self.link.bounds.epoch_limit
         epochs, modes, faults = list(words.epochs), self.mode.tolist(), []
         for row, fault in enumerate(own):
             if modes[row] == INACTIVE:
