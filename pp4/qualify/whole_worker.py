@@ -94,10 +94,12 @@ class _Server:
 
 
 def grant_of(hold: OpenHold) -> Granted:
-    """The grant as a run passes it on to a worker: it ends no later than the run's own time.
+    """The grant as a run hands it on to a worker, which has no heartbeat of its own.
 
-    A worker has no heartbeat of its own; the end of its standard input is the end of its lease.
+    A rehearsal that granted itself a HOLD makes one up, with the end that it itself would have.
     """
+    if hold.granted is not None:
+        return hold.granted
     deadline = hold.deadline or Deadline.after(SystemClock(), _GRANT_S)
     bound_s = deadline.limit_ns / 1e9
     return Granted(

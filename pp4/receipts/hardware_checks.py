@@ -17,9 +17,9 @@ from pp4.receipts.plan_checks import floor_check
 
 PAIR_KERNEL: Final = "sampled_fused.pair"
 SOLO_KERNEL: Final = "sampled_fused.solo"
-WORKER_PAIR: Final = "worker.pair"
+WORKER_PAIR: Final = "sampled_fused.pair.worker"
 """The kernel that a pair's worker loads: the same source, in the shape of a checkpoint."""
-WORKER_SOLO: Final = "worker.solo"
+WORKER_SOLO: Final = "sampled_fused.solo.worker"
 KERNELS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "qualification": (PAIR_KERNEL, SOLO_KERNEL),
     "solo": (SOLO_KERNEL,),

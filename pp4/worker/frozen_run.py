@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -23,26 +23,9 @@ from pp4.worker.frozen_inputs import (
     input_set_sha256,
     scripts,
 )
+from pp4.worker.proposals import Proposal
 
-_MEMBERS = (("ids", "<i4"), ("q", "<f4"), ("token", "<i4"), ("confidence", "<f4"))
-
-
-class Proposal(Protocol):
-    """The reply to one draft, cut to the positions that were asked for.
-
-    Attributes:
-        mode: ``sampled`` or ``greedy``, as the worker drafted it.
-        ids: ``[n_out, 32]`` int32.
-        q: ``[n_out, 32]`` float32.
-        token: ``[n_out]`` int32.
-        confidence: ``[n_out]`` float32.
-    """
-
-    mode: str
-    ids: np.ndarray[Any, Any]
-    q: np.ndarray[Any, Any]
-    token: np.ndarray[Any, Any]
-    confidence: np.ndarray[Any, Any]
+_MEMBERS: Final = (("ids", "<i4"), ("q", "<f4"), ("tokens", "<i4"), ("confidence", "<f4"))
 
 
 class Connection(Protocol):
