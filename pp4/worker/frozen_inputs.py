@@ -191,7 +191,7 @@ def _row(
     for turn in range(plan.rounds):
         tokens, step, anchor, warmth = _draws(4, "turn", turn, *name)
         # the first turn begins a request, later ones append what was accepted and the token after
-        added = 1 + tokens % (n_out + 1 if turn else plan.longest)
+        added = 1 + (tokens % (n_out + 1) if turn else _first(plan, batch, row, tokens))
         pieces = _pieces(row, length, added, 1 if turn else plan.parts)
         length += added
         number += 1 + step % _LONGEST_STEP
@@ -205,6 +205,11 @@ def _row(
                 temperature="0" if cold else _TEMPERATURES[warmth % len(_TEMPERATURES)],
             ),
         )
+
+
+def _first(plan: Plan, batch: int, row: int, tokens: int) -> int:
+    """Tokens beyond one that a request begins with: another number in each row of a batch."""
+    return tokens % (plan.longest // batch) * batch + row
 
 
 def _pieces(row: int, first: int, tokens: int, parts: int) -> tuple[Piece, ...]:
