@@ -13,6 +13,7 @@ from pp4.drafter.heads import Original
 from pp4.drafter.selector import OriginalSelector
 from pp4.kernels.block import SampledBlock
 from pp4.kernels.graph import RecordedGraph
+from pp4.kernels.head import Head
 from pp4.kernels.link import Bounds, Link, SoloLink
 from pp4.wire.facts import Compiled, Shape
 
@@ -27,10 +28,12 @@ class Seats:
     Attributes:
         gpus: UUIDs; two for a pair, one for solo, none where kernels are interpreted.
         solo: whether each rank holds both shards, on one device, and neither needs the other.
+        reference: whether the exact reference runs in the kernels' place, on the CPU.
     """
 
     gpus: tuple[str, ...] = ()
     solo: bool = False
+    reference: bool = False
 
     @property
     def shards(self) -> int:
@@ -92,6 +95,12 @@ class Device(Protocol):
 
         ``launch`` reads nothing back and returns the tensors that it fills.
         """
+
+    def sampled_block(self, head: Head, link: Link, *, batch: int, n_out: int) -> SampledBlock:
+        """Buffers and launches of a shape of the sampled path."""
+
+    def pin(self, memory: torch.Tensor) -> None:
+        """Let this device copy from and to the host's memory directly, for as long as it runs."""
 
     def original(self, selector: OriginalSelector) -> Original:
         """Capture the original selector."""

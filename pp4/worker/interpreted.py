@@ -15,7 +15,8 @@ from pp4.kernels import interpreting
 from pp4.kernels.block import SampledBlock
 from pp4.kernels.controls import build
 from pp4.kernels.graph import RecordedGraph
-from pp4.kernels.link import Bounds, SharedMemoryLink, SoloLink
+from pp4.kernels.head import Head
+from pp4.kernels.link import Bounds, Link, SharedMemoryLink, SoloLink
 from pp4.wire.facts import Compiled, Shape
 from pp4.worker import group
 from pp4.worker.compiling import Compiler, Homes
@@ -84,6 +85,13 @@ class Interpreted:
     def repeated(self, launch: Callable[[], T]) -> Callable[[], T]:
         """Nothing is saved where nothing is launched."""
         return launch
+
+    def sampled_block(self, head: Head, link: Link, *, batch: int, n_out: int) -> SampledBlock:
+        """The product's own."""
+        return SampledBlock(head, link, batch=batch, n_out=n_out)
+
+    def pin(self, memory: torch.Tensor) -> None:
+        """There is no other memory to copy to."""
 
     def original(self, selector: OriginalSelector) -> Original:
         """Its own sequence of launches is all that there is to record."""
