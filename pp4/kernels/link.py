@@ -115,6 +115,10 @@ class Link(Protocol):
         """``[1]`` int64, this rank's own fault."""
 
     @property
+    def told(self) -> torch.Tensor:
+        """``[ERROR_WORDS]`` int64, what the peer wrote of its faults; ends with :meth:`close`."""
+
+    @property
     def bounds(self) -> Bounds:
         """Bounds of the waits."""
 
@@ -170,6 +174,11 @@ class LinkState:
     def own_address(self) -> int:
         """Address of the own words."""
         return self._words.data_ptr()
+
+    @property
+    def told(self) -> torch.Tensor:
+        """``[ERROR_WORDS]`` int64, what the peer wrote of its faults; a view of the own words."""
+        return self._words[-ERROR_WORDS:]
 
     def words(self) -> Words:
         """Read the words back; the device must be idle."""
