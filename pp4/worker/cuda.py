@@ -13,14 +13,14 @@ from triton.runtime.cache import triton_key
 
 from pp4.drafter.heads import Original
 from pp4.drafter.selector import GreedyOutputs, OriginalSelector
+from pp4.drafter.tp_drafter import MakeBlock
 from pp4.errors import Code, Refusal, RefusedError, WrongError
-from pp4.kernels import loading, pattern, ptx, sampled_fused
+from pp4.kernels import bias_rows, loading, pattern, ptx, sampled_fused
 from pp4.kernels.block import SampledBlock
 from pp4.kernels.compile import Compiled as Built
 from pp4.kernels.controls import build
 from pp4.kernels.graph import CapturedGraph, RecordedGraph, capture
-from pp4.kernels.head import Head
-from pp4.kernels.link import Bounds, Link, SoloLink
+from pp4.kernels.link import Bounds, SoloLink
 from pp4.kernels.symmetric import Rendezvous, SymmetricMemoryLink
 from pp4.wire.facts import Compiled, Shape
 from pp4.worker import group
@@ -206,9 +206,14 @@ class Cuda:
 
         return again
 
-    def sampled_block(self, head: Head, link: Link, *, batch: int, n_out: int) -> SampledBlock:
+    @property
+    def make_block(self) -> MakeBlock:
         """The product's own."""
-        return SampledBlock(head, link, batch=batch, n_out=n_out)
+        return SampledBlock
+
+    def prime_bias(self, rank_dim: int) -> None:
+        """Compile and load it."""
+        bias_rows.prime(rank_dim, self.where)
 
     def pin(self, memory: torch.Tensor) -> None:
         """Register the pages with the driver."""

@@ -11,9 +11,9 @@ import torch
 
 from pp4.drafter.heads import Original
 from pp4.drafter.selector import OriginalSelector
+from pp4.drafter.tp_drafter import MakeBlock
 from pp4.kernels.block import SampledBlock
 from pp4.kernels.graph import RecordedGraph
-from pp4.kernels.head import Head
 from pp4.kernels.link import Bounds, Link, SoloLink
 from pp4.wire.facts import Compiled, Shape
 
@@ -96,8 +96,12 @@ class Device(Protocol):
         ``launch`` reads nothing back and returns the tensors that it fills.
         """
 
-    def sampled_block(self, head: Head, link: Link, *, batch: int, n_out: int) -> SampledBlock:
-        """Buffers and launches of a shape of the sampled path."""
+    @property
+    def make_block(self) -> MakeBlock:
+        """Makes buffers and launches of a shape of the sampled path."""
+
+    def prime_bias(self, rank_dim: int) -> None:
+        """Compile and load the kernel that makes bias rows, where there is one."""
 
     def pin(self, memory: torch.Tensor) -> None:
         """Let this device copy from and to the host's memory directly, for as long as it runs."""

@@ -11,12 +11,12 @@ import torch
 
 from pp4.drafter.heads import Original
 from pp4.drafter.selector import OriginalSelector
+from pp4.drafter.tp_drafter import MakeBlock
 from pp4.kernels import interpreting
 from pp4.kernels.block import SampledBlock
 from pp4.kernels.controls import build
 from pp4.kernels.graph import RecordedGraph
-from pp4.kernels.head import Head
-from pp4.kernels.link import Bounds, Link, SharedMemoryLink, SoloLink
+from pp4.kernels.link import Bounds, SharedMemoryLink, SoloLink
 from pp4.wire.facts import Compiled, Shape
 from pp4.worker import group
 from pp4.worker.compiling import Compiler, Homes
@@ -86,9 +86,13 @@ class Interpreted:
         """Nothing is saved where nothing is launched."""
         return launch
 
-    def sampled_block(self, head: Head, link: Link, *, batch: int, n_out: int) -> SampledBlock:
+    @property
+    def make_block(self) -> MakeBlock:
         """The product's own."""
-        return SampledBlock(head, link, batch=batch, n_out=n_out)
+        return SampledBlock
+
+    def prime_bias(self, rank_dim: int) -> None:
+        """There is none on a CPU."""
 
     def pin(self, memory: torch.Tensor) -> None:
         """There is no other memory to copy to."""

@@ -7,10 +7,8 @@ about a kernel or a pair.
 
 from __future__ import annotations
 
-from pp4.drafter.reference_block import ReferenceBlock
-from pp4.kernels.block import SampledBlock
-from pp4.kernels.head import Head
-from pp4.kernels.link import Link
+from pp4.drafter.tp_drafter import MakeBlock
+from pp4.kernels.reference_block import ReferenceBlock
 from pp4.worker.compiling import Homes
 from pp4.worker.device import Seats
 from pp4.worker.interpreted import Interpreted
@@ -30,6 +28,7 @@ class Referenced(Interpreted):
         super().__init__(rank, homes, Seats(solo=True))
         self.name = f"reference-{rank}"
 
-    def sampled_block(self, head: Head, link: Link, *, batch: int, n_out: int) -> SampledBlock:
+    @property
+    def make_block(self) -> MakeBlock:
         """The reference over the buffers of the product."""
-        return ReferenceBlock(head, link, batch=batch, n_out=n_out)
+        return ReferenceBlock

@@ -11,12 +11,16 @@ import torch
 
 from pp4.drafter import packing
 from pp4.drafter.checkpoint.load import load
-from pp4.drafter.tp import TPDrafter
+from pp4.drafter.shapes import Path as Way
+from pp4.drafter.tp_drafter import TPDrafter
 from pp4.drafter.weights import Weights
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.wire.facts import read
 from pp4.worker.bench import Bench
+from pp4.worker.device import PairLink
+from pp4.worker.inputs import geometry_of
 from pp4.worker.serving.arena import Arena
+from pp4.worker.serving.setup import shape_of
 from pp4.worker.serving.verbs import Append, Capture, Draft, Load, Named
 
 Facts = dict[str, Any]
@@ -36,6 +40,7 @@ class ServingRank:
     def __init__(self, bench: Bench, arena: Arena) -> None:
         self._bench, self._arena = bench, arena
         self._made: TPDrafter | None = None
+        self._parts: list[Weights] = []
         whole = torch.from_numpy(arena.whole)
         bench.device.pin(whole)
         self._inputs = torch.from_numpy(arena.input_bytes(arena.sizes.batch)).view(torch.int32)
@@ -54,43 +59,54 @@ class ServingRank:
     @property
     def _drafter(self) -> TPDrafter:
         if self._made is None:
-            raise RefusedError(Refusal(Code.UNPRIMED, "rank", "a loaded checkpoint", "none"))
+            raise RefusedError(Refusal(Code.UNPRIMED, "rank", "recorded shapes", "none"))
         return self._made
 
     # -- starting ---------------------------------------------------------------------------
 
     def _load(self, given: Facts) -> Facts:
-        asked, device = read(Load, given), self._bench.device
-        self._made = TPDrafter(
-            self._parts(asked),
-            slots=asked.slots,
-            context=asked.context,
-            cache_mib=asked.cache_mib if asked.sampled else 0,
-            gather=device.gather,
-            repeated=device.repeated,
-        )
-        self._sampled = asked.sampled
-        return {"cache_rows": self._drafter.markov.capacity if asked.sampled else 0}
-
-    def _parts(self, asked: Load) -> list[Weights]:
-        """This rank's part of the heads, or both where one launch holds both shards."""
-        device = self._bench.device
-        path, target = Path(asked.checkpoint), None if asked.target is None else Path(asked.target)
+        """Read the weights; what is launched later is compiled from here on."""
+        self._asked, device = read(Load, given), self._bench.device
+        path = Path(self._asked.checkpoint)
+        target = None if self._asked.target is None else Path(self._asked.target)
         ranks = (0, 1) if device.shards == 2 else (self._bench.rank,)
-        return [load(path, rank, 2, target=target, device=device.where) for rank in ranks]
+        self._parts = [load(path, rank, 2, target=target, device=device.where) for rank in ranks]
+        device.prime_bias(self._parts[0].config.markov_rank)
+        return {}
 
     def _capture(self, given: Facts) -> Facts:
-        asked, device = read(Capture, given), self._bench.device
-        link = self._bench.link if self._sampled else None
-        self._drafter.prepare(asked.batches, asked.depths, link=link, block=device.sampled_block)
-        device.settle()
+        """Record every shape, over the link that there is now."""
+        asked, link = read(Capture, given), self._bench.link if self._asked.sampled else None
+        if self._made is not None and link is not None:
+            self._made.relink(link)
+        else:
+            self._made = self._drafter_over(link)
+            self._made.prepare(asked.batches, asked.depths)
+        self._bench.device.settle()
         return {}
+
+    def _drafter_over(self, link: PairLink | None) -> TPDrafter:
+        asked, device = self._asked, self._bench.device
+        shape = shape_of(self._parts[0].config)
+        parts, self._parts = self._parts, []
+        return TPDrafter(
+            parts,
+            slots=asked.slots,
+            context=asked.context,
+            cache_mib=asked.cache_mib,
+            gather=device.gather,
+            repeated=device.repeated,
+            link=link,
+            geometry=geometry_of(shape),
+            make_block=device.make_block,
+        )
 
     # -- requests ---------------------------------------------------------------------------
 
     def _open(self, given: Facts) -> Facts:
-        request = read(Named, given).request
-        return {"slot": self._drafter.cache.open(request)}
+        request, cache = read(Named, given).request, self._drafter.cache
+        cache.open(request)
+        return {"slot": cache.place(request)[0]}
 
     def _append(self, given: Facts) -> Facts:
         asked, cache = read(Append, given), self._drafter.cache
@@ -113,11 +129,12 @@ class ServingRank:
         )[0]
         shape = (asked.batch, asked.n_out)
         words = self._inputs[: packing.input_words(asked.batch)]
-        outputs = drafter.draft(shape, inputs["mode"].tolist(), words)
-        place = self._outputs[: packing.output_words(asked.batch, drafter.config.block)]
-        place.copy_(outputs, non_blocking=True)
+        drafter.inputs(shape).copy_(words, non_blocking=True)
+        captured = drafter.heads(shape, inputs["mode"].tolist())
+        place = self._outputs[: len(captured.outputs)]
+        place.copy_(captured.outputs, non_blocking=True)
         device.settle()
-        if self._sampled:
+        if drafter.markov is not None and captured.path is Way.SAMPLED:
             drafter.markov.used(self._previous(asked, inputs))
         return {}
 
@@ -136,12 +153,12 @@ class ServingRank:
 
     def afterwards(self) -> None:
         """Use the time in which nothing is asked: the reply has left, no graph runs."""
-        if self._made is not None and self._sampled:
+        if self._made is not None and self._made.markov is not None:
             self._made.markov.fill(FILLED_AT_ONCE)
 
     def _counts(self, _: Facts) -> Facts:
         """Hits and misses of the Markov cache."""
-        if not self._sampled:
-            return {"cache_hits": 0, "cache_misses": 0}
         markov = self._drafter.markov
+        if markov is None:
+            return {"cache_hits": 0, "cache_misses": 0}
         return {"cache_hits": markov.hits, "cache_misses": markov.misses}
