@@ -1,4 +1,4 @@
-"""Pages about drafters: their checkpoints, and the features that are kept for requests."""
+"""Pages about drafters: their checkpoints, features of requests, and the sockets of workers."""
 
 from __future__ import annotations
 
@@ -32,5 +32,18 @@ PAGES: Final[dict[Code, Page]] = pages(
         "request has reached the context limit.",
         "The requests that are live, unchanged: none is ever evicted for another.",
         "Close a request that has ended, or start with more slots or a longer context.",
+    ),
+    (
+        Code.PEER_USER,
+        "The other end of a worker's Unix socket belongs to another user. A worker serves the user "
+        "who started it and nobody else, not even root.",
+        "Nothing: the connection was closed before anything was read from it.",
+        "Run client and worker as the same user.",
+    ),
+    (
+        Code.WORKER_FULL,
+        "The worker serves as many connections as it may.",
+        "Nothing of this connection; the others go on.",
+        "Close a connection that is not needed, or send several requests over one: it takes many.",
     ),
 )

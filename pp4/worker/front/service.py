@@ -1,0 +1,287 @@
+"""What all connections share: the ranks, whose turn it is, the drafts that wait, the state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from pp4.clock import Clock
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
+from pp4.wire.drafts import Aborted, Drafted, Refused, Standing, State, reply_bytes
+from pp4.wire.offers import Offer
+from pp4.worker.drafting import Drafting
+from pp4.worker.front.counters import Counters
+from pp4.worker.front.limits import Log
+from pp4.worker.front.queue import Queue
+from pp4.worker.front.requests import Asked
+from pp4.worker.front.turns import Turns
+
+T = TypeVar("T")
+_SHOWN = 2000
+
+
+def stopped(where: str) -> RefusedError:
+    """What a draft is answered that will not come."""
+    return RefusedError(Refusal(Code.INTERRUPTED, where, "a draft", "it was given up"))
+
+
+def refused(sequence: int | None, refusal: Refusal) -> Refused:
+    """A refusal as it is sent; a text that is too long for a frame is cut."""
+    texts = {name: text[:_SHOWN] for name, text in refusal.as_dict().items()}
+    return Refused(sequence=sequence, refusal=texts)
+
+
+def _again(error: Pp4Error) -> Pp4Error:
+    """The same error to be raised once more: one that is raised twice collects both tracebacks."""
+    return type(error)(error.refusal)
+
+
+def _internal(where: str, error: Exception) -> WrongError:
+    found = f"{type(error).__name__}: {error}"[:_SHOWN]
+    return WrongError(Refusal(Code.INTERNAL, where, "an answer of the ranks", found))
+
+
+class Service:
+    """Asks the ranks, one call at a time, and fails for good when they do.
+
+    Args:
+        clock: decides how long drafts have waited.
+        log: takes events.
+        ranks: their process ids, for whoever asks how the worker is.
+
+    Attributes:
+        state: what STATUS says.
+        counters: see there.
+        gauges: more numbers for STATUS, asked for when it is.
+    """
+
+    def __init__(self, clock: Clock, log: Log, ranks: Sequence[int] = ()) -> None:
+        self.clock, self.log = clock, log
+        self.state: State = "starting"
+        self.counters = Counters()
+        self.gauges: Callable[[], dict[str, int]] = dict
+        self._since = clock.wall()
+        self._ranks = tuple(ranks)
+        self._drafting: Drafting | None = None
+        self._over: Pp4Error | None = None
+        self._failed = asyncio.Event()
+        self._turns = Turns()
+        self._queue, self._some = Queue(), asyncio.Event()
+        self._launched: list[Asked] = []
+
+    # -- states -----------------------------------------------------------------------------
+
+    def enter(self, state: State) -> None:
+        """Say that the worker is in another state from now on."""
+        self.state, self._since = state, self.clock.wall()
+        self.log("state", {"state": state})
+
+    def begin(self, drafting: Drafting) -> None:
+        """Serve with these ranks."""
+        if self._over is None:
+            self._drafting = drafting
+            self.enter("serving")
+
+    @property
+    def error(self) -> Pp4Error | None:
+        """What every question but STATUS is answered with, once the worker is over."""
+        return self._over
+
+    def require(self) -> Drafting:
+        """The ranks, where they serve.
+
+        Raises:
+            Pp4Error: the error of the ranks, or ``UNPRIMED`` where they are not up yet.
+        """
+        if self._over is not None:
+            raise _again(self._over)
+        if self._drafting is None:
+            expected = "a worker that serves"
+            raise RefusedError(Refusal(Code.UNPRIMED, "worker", expected, f"it is {self.state}"))
+        return self._drafting
+
+    @property
+    def offer(self) -> Offer:
+        """What the ranks can do; refuses like :meth:`require`."""
+        return self.require().offer
+
+    def standing(self, sequence: int) -> Standing:
+        """The answer to STATUS."""
+        return Standing(
+            sequence=sequence,
+            state=self.state,
+            since=self._since,
+            ranks=self._ranks,
+            offer=None if self._drafting is None else self._drafting.offer,
+            refusal=None if self._over is None else self._over.refusal.as_dict(),
+            counters={**self.counters.as_dict(), "waiting": len(self._queue), **self.gauges()},
+        )
+
+    def fail(self, error: Pp4Error) -> None:
+        """The ranks are over: whoever waits and whoever comes is answered with this, at once."""
+        if self._over is not None:
+            return
+        self.enter("failed")
+        self.log("failed", error.refusal.as_dict())
+        self._end(error)
+        self._failed.set()
+
+    async def failure(self) -> Pp4Error:
+        """Wait until the ranks have failed; -> their error."""
+        await self._failed.wait()
+        return self._over or stopped("worker")
+
+    def _end(self, error: Pp4Error) -> None:
+        self._over = error
+        self._turns.end(error)
+        for asked in [*self._launched, *self._queue.drain()]:
+            self._refuse(asked, error.refusal)
+        self._launched = []
+        self._some.set()
+
+    async def stop(self, limit_s: float) -> None:
+        """Answer what waits, and give what is with the ranks some time to end."""
+        error = stopped("worker, which stops")
+        if self._over is None:
+            self._over = error
+            self._turns.shut(error)
+            for asked in self._queue.drain():
+                self._refuse(asked, error.refusal)
+            await self._turns.idle(limit_s)
+            self._end(error)
+        self.enter("torn down")
+
+    # -- calls ------------------------------------------------------------------------------
+
+    async def call(self, ask: Callable[[Drafting], Awaitable[T]]) -> T:
+        """Ask the ranks something, in turn.
+
+        Raises:
+            RefusedError: they refuse, and go on.
+            Pp4Error: they are over.
+        """
+        drafting = self.require()
+        async with self._turns.taken():
+            try:
+                return await ask(drafting)
+            except Exception as error:
+                raise self._judged(drafting, error) from error
+
+    def _judged(self, drafting: Drafting, error: Exception) -> Pp4Error:
+        """Fail where an error ends the ranks; -> what to answer."""
+        if isinstance(error, RefusedError) and drafting.failed is None:
+            return _again(error)
+        known = drafting.failed or error
+        self.fail(known if isinstance(known, Pp4Error) else _internal("worker", known))
+        return _again(self._over or _internal("worker", known))
+
+    async def watch(self) -> None:
+        """Fail as soon as the ranks do, also while nothing is asked of them."""
+        drafting = self.require()
+        try:
+            self.fail(await drafting.lost())
+        except Exception as error:
+            self.fail(_internal("worker", error))
+
+    # -- drafts -----------------------------------------------------------------------------
+
+    def put(self, asked: Asked) -> None:
+        """Let a draft wait for its batch."""
+        self._queue.put(asked)
+        self._some.set()
+
+    def give_up(self, asked: Asked) -> bool:
+        """Drop a draft; -> whether it has been answered by now, or will be when its block ends."""
+        if self._queue.remove(asked):
+            self._refuse(asked, stopped("DRAFT").refusal)
+            return True
+        asked.unwanted = True
+        return False
+
+    async def draft(self) -> None:
+        """Draft what waits, batch after batch, until the ranks are over."""
+        drafting = self.require()
+        while self._over is None:
+            await self._some.wait()
+            try:
+                async with self._turns.taken():
+                    await self._block(drafting)
+            except Pp4Error:
+                return
+            except Exception as error:
+                # with nobody left to draft, clients would wait for ever
+                self.fail(_internal("worker", error))
+
+    async def _block(self, drafting: Drafting) -> None:
+        """One batch: all of its replies, or one refusal for each."""
+        batch = self._queue.take(max(drafting.offer.batches))
+        if not len(self._queue):
+            self._some.clear()
+        if not batch:
+            return
+        self._launched = batch
+        self._count(batch, drafting.offer.batches)
+        try:
+            replies = await drafting.draft(batch[0].depth, [asked.row for asked in batch])
+            _require_whole(replies, len(batch), drafting.offer.block)
+        except Exception as error:
+            refusal = self._judged(drafting, error).refusal
+            # nobody is left where the ranks are over: they have all been answered
+            for asked in self._launched:
+                # it was never drafted, so its round may be asked for again
+                asked.request.round = asked.round_before
+                self._refuse(asked, refusal)
+        else:
+            for asked, reply in zip(batch, replies, strict=True):
+                self._reply(asked, reply, drafting.offer)
+        finally:
+            self._launched = []
+
+    def _count(self, batch: list[Asked], captured: Sequence[int]) -> None:
+        now = self.clock.monotonic_ns()
+        waits = [now - asked.arrived_ns for asked in batch]
+        size = min(size for size in captured if size >= len(batch))
+        self.counters.launched(waits, size)
+        self.log(
+            "block",
+            {"rows": len(batch), "size": size, "depth": batch[0].depth, "wait_ns": max(waits)},
+        )
+
+    def _reply(self, asked: Asked, reply: bytes, offer: Offer) -> None:
+        if asked.unwanted:
+            self._refuse(asked, stopped("DRAFT").refusal)
+            return
+        asked.request.asked = None
+        self.counters.replies += 1
+        self.counters.positions += asked.depth
+        draft = asked.draft
+        answer = Drafted(
+            sequence=draft.sequence,
+            request=draft.request,
+            generation=draft.generation,
+            slot=draft.slot,
+            round=draft.round,
+            position=draft.position,
+            mode=draft.mode if offer.sampled else "greedy",
+            depth=asked.depth,
+            block=offer.block,
+        )
+        asked.answer(answer, reply)
+
+    def _refuse(self, asked: Asked, refusal: Refusal) -> None:
+        """End a draft without a reply, and answer the ABORT that waits for that."""
+        asked.request.asked = None
+        asked.answer(refused(asked.draft.sequence, refusal), b"")
+        if asked.abort is not None:
+            answer = Aborted(sequence=asked.abort, request=asked.draft.request, dropped=True)
+            asked.answer(answer, b"")
+
+
+def _require_whole(replies: Sequence[bytes], rows: int, block: int) -> None:
+    """Nothing leaves of a batch that is not whole."""
+    lengths = {len(reply) for reply in replies}
+    if len(replies) != rows or lengths != {reply_bytes(block)}:
+        expected = f"{rows} replies of {reply_bytes(block)} bytes"
+        found = f"{len(replies)} of {sorted(lengths)}"
+        raise WrongError(Refusal(Code.INCOMPLETE, "draft", expected, found))
