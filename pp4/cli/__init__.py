@@ -12,20 +12,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pp4 import __version__
-from pp4.cli import drafter, holds
-from pp4.cli.call import AsJson, Call, call_of
+from pp4.cli import drafter, holds, worker
+from pp4.cli.call import AsJson, Call, MaxAge, SameBoot, call_of, standing_policy
 from pp4.config import load_settings
 from pp4.console import Console
 from pp4.console.endings import Stopped, answer, signals
 from pp4.errors import Code, Exit, Refusal, RefusedError, UsageError
-
-if TYPE_CHECKING:
-    from pp4.qualify.reasons import StandingPolicy
 
 _REHEARSED = Path("pp4-rehearsal")
 
@@ -38,6 +35,7 @@ app = typer.Typer(
 app.add_typer(holds.hold, name="hold")
 app.add_typer(holds.host, name="host")
 app.add_typer(drafter.drafter, name="drafter")
+app.add_typer(worker.worker, name="worker")
 
 
 def _say_version(context: typer.Context, wanted: bool) -> None:
@@ -265,12 +263,6 @@ def doctor(
     return diagnosis.exit
 
 
-MaxAge = Annotated[
-    str | None, typer.Option(help="A qualification ends after: 45 (seconds), 30m, 12h, 90d, 4w.")
-]
-SameBoot = Annotated[bool, typer.Option("--same-boot", help="A qualification ends with a reboot.")]
-
-
 @app.command()
 def gate(
     context: typer.Context,
@@ -285,7 +277,7 @@ def gate(
     from pp4.receipts.canonical import read_file
 
     # Both are read before the machine is asked, which takes a while.
-    policy, raw = _standing_policy(max_age, same_boot), read_file(receipt)
+    policy, raw = standing_policy(max_age, same_boot), read_file(receipt)
     call = call_of(context)
     answer = judge(raw, facts_of_this_machine(call.settings), policy, str(receipt))
     call.console.answer(answer)
@@ -311,7 +303,7 @@ def status(
     from pp4.qualify.machine import ask_or_refusal
 
     call = call_of(context)
-    policy = _standing_policy(max_age, same_boot)
+    policy = standing_policy(max_age, same_boot)
     paths = [*standing.kept(call.settings.state_dir), *standing.receipts_in(places or [])]
     facts, unknown = None, None
     if paths:
@@ -320,17 +312,6 @@ def status(
     code = standing.exit_of(found)
     call.console.standings(found, standing.summary(found), code)
     return int(code)
-
-
-def _standing_policy(max_age: str | None, same_boot: bool) -> StandingPolicy:
-    from pp4.clock import SystemClock, parse_span
-    from pp4.qualify.reasons import StandingPolicy
-
-    return StandingPolicy(
-        max_age=None if max_age is None else parse_span(max_age, "--max-age"),
-        same_boot=same_boot,
-        now=SystemClock().wall(),
-    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pp4.console import checkpoints, seen_holds
+from pp4.console import checkpoints, seen_holds, workers
 from pp4.console import standings as qualifications
 from pp4.console.progress import LiveProgress, PlainProgress
 from pp4.console.streams import Stream, visible
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pp4.qualify.standing import Answer, Standing
     from pp4.receipts.checks import Check
     from pp4.receipts.report import Report
+    from pp4.wire.drafts import Standing as WorkerStanding
 
 __all__ = ["Console", "Outcome", "Stream", "visible"]
 
@@ -238,6 +239,18 @@ class Console:
         self.line()
         for line in checkpoints.lines(checkpoint):
             self.line(line)
+
+    def worker(self, standing: WorkerStanding) -> None:
+        """Print how a worker is, and the refusal that it answers with once it has failed."""
+        if self.as_json:
+            self.document(workers.record(standing))
+            return
+        from pp4.wire.facts import refusal_of
+
+        for line in workers.lines(standing):
+            self.line(line)
+        if standing.refusal is not None:
+            self.refusal(refusal_of(standing.refusal))
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
