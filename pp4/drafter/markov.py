@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pp4.errors import BadInputError
-from pp4.kernels import vectorised
+from pp4.kernels.bias_rows import bias_rows
 
 _MIB = 1 << 20
 
@@ -139,9 +139,8 @@ class MarkovCache:
     def _write(self, tokens: Sequence[int], slots: Sequence[int]) -> None:
         """Rows first, then their names: on one stream nobody can find a row that is not whole."""
         named, places = self._on_device(tokens), self._on_device(slots)
-        w1 = self._w1.index_select(0, named)
         for rows, w2 in zip(self.bias, self._shards, strict=True):
-            rows[places, : len(w2)] = vectorised.markov_bias(w1, w2)
+            rows[places, : len(w2)] = bias_rows(named.to(torch.int32), self._w1, w2)
         self.slot_of[named] = places.to(torch.int32)
 
     def _on_device(self, numbers: Sequence[int]) -> Tensor:

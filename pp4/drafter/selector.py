@@ -13,6 +13,8 @@ from typing import Final
 
 import torch
 
+Bias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+"""Tokens ``[B]`` int64, ``[vocab, R]`` and ``[columns, R]`` BF16 -> ``[B, columns]`` BF16."""
 Gather = Callable[[torch.Tensor], torch.Tensor]
 """``[B, 2]`` int32 of this rank -> ``[2, B, 2]`` of both, in rank order."""
 
@@ -64,6 +66,7 @@ class OriginalSelector:
             the selector's own.
         beside: the columns that follow, where both shards are here; nothing is gathered then.
         products: of the bias, alive at once; at least those of one column are.
+        bias: another way to the same bits: previous tokens ``[B]``, W1 and W2 -> ``[B, columns]``.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class OriginalSelector:
         base: torch.Tensor | None = None,
         beside: Columns | None = None,
         products: int = PRODUCTS,
+        bias: Bias | None = None,
     ) -> None:
         self._w1, self._gather, self._token_map = w1, gather, token_map
         if base is None:
@@ -86,15 +90,16 @@ class OriginalSelector:
         self.base = base
         self._shards = (Columns(w2, first_id, base), *(() if beside is None else (beside,)))
         self._at_once = max(1, products // (batch * w1.shape[1]))
+        self._bias = self._by_tree if bias is None else bias
         self.anchor = torch.zeros(batch, dtype=torch.int64, device=w2.device)
         self.outputs = GreedyOutputs(
             token=torch.zeros(batch, n_out, dtype=torch.int64, device=w2.device),
             q=torch.zeros(batch, n_out, 32, device=w2.device),
         )
 
-    def _bias(self, previous: torch.Tensor, w2: torch.Tensor) -> torch.Tensor:
+    def _by_tree(self, previous: torch.Tensor, w1: torch.Tensor, w2: torch.Tensor) -> torch.Tensor:
         """[B] tokens -> [B, columns] BF16 by the halving tree that all paths share."""
-        rows, parts = self._w1[previous].float()[:, None, :], []
+        rows, parts = w1[previous].float()[:, None, :], []
         for first in range(0, len(w2), self._at_once):
             terms = rows * w2[first : first + self._at_once].float()[None]
             while terms.shape[-1] > 1:
@@ -105,7 +110,7 @@ class OriginalSelector:
 
     def _winner(self, shard: Columns, index: int, previous: torch.Tensor) -> torch.Tensor:
         """[B] tokens -> [B, 2] int32: FP32 bits of a shard's best value, and its id."""
-        bias = self._bias(previous, shard.w2)
+        bias = self._bias(previous, self._w1, shard.w2)
         row = (shard.base[:, index].float() + bias.float()).to(torch.bfloat16)
         best = row.max(dim=-1, keepdim=True).values
         # argmax of a mask is the first maximum; torch.argmax promises no order among ties

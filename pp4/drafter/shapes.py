@@ -19,6 +19,7 @@ from pp4.drafter.features import Rows
 from pp4.drafter.heads import Shape
 from pp4.drafter.model import Drafter
 from pp4.drafter.selector import Columns, Gather, OriginalSelector
+from pp4.kernels.bias_rows import bias_rows
 from pp4.kernels.dyadic24 import WIDTH
 from pp4.kernels.link import Link
 from pp4.kernels.sampled_fused import INACTIVE
@@ -178,6 +179,12 @@ class Packed:
         torch.cat([own_error.view(torch.int32), told.view(torch.int32)], out=self._tail)
 
 
+def _by_kernel(previous: Tensor, w1: Tensor, w2: Tensor) -> Tensor:
+    """Bias rows on a GPU, see :data:`pp4.drafter.selector.Bias`."""
+    given = (previous.to(torch.int32), w1.view(torch.int16), w2.view(torch.int16))
+    return bias_rows(*given).view(torch.bfloat16)
+
+
 class OriginalBody:
     """A shape by the original selector.
 
@@ -202,6 +209,7 @@ class OriginalBody:
             token_map=weights.token_map,
             base=first.base,
             beside=stage.columns(1) if len(stage.shards) == 2 else None,
+            bias=_by_kernel if stage.device.type == "cuda" else None,
         )
         self._clean = torch.zeros(stage.shape, dtype=torch.int32, device=stage.device)
         self._unlisted = torch.full_like(self._clean, -1)

@@ -86,8 +86,9 @@ class TPDrafter:
     ) -> None:
         self.geometry = geometry or geometry_of(parts[0].config)
         require_parts(parts, self.geometry)
+        self._parts = len(parts), parts[0].rank
         if link is not None:
-            _check_link(link, parts)
+            _check_link(link, self._parts)
         self.config = parts[0].config
         self._model = Drafter(parts[0], slots=slots, context=context)
         self.cache = self._model.cache
@@ -141,10 +142,34 @@ class TPDrafter:
             stage = Stage(self._model, self._shards, self.geometry.stride, shape)
             original = OriginalBody(stage, self._gather)
             self._original[shape] = Captured(original, shape, self._repeated)
-            if self._link is not None and self._sampled is not None:
-                block = self._block(stage, self._link)
-                self._sampled[shape] = Captured(SampledBody(stage, block), shape, self._repeated)
             self._stages[shape] = stage
+            self._record_sampled(shape)
+
+    def relink(self, link: Link) -> None:
+        """Record every sampled graph anew, over another link; features and cached rows stay.
+
+        The addresses of a link are part of its graphs.  The original graphs stay the same objects.
+
+        Args:
+            link: the way to the peer from now on; the old one may be closed already.
+
+        Raises:
+            BadInputError: there is no sampled path, or the link is another rank's.
+        """
+        if self._sampled is None:
+            raise BadInputError.of("link", "a drafter with a sampled path", "one without")
+        _check_link(link, self._parts)
+        self._link = link
+        self._sampled.clear()
+        for shape in self.shapes:
+            self._stages[shape].inputs.words.zero_()
+            self._record_sampled(shape)
+
+    def _record_sampled(self, shape: Shape) -> None:
+        if self._link is not None and self._sampled is not None:
+            stage = self._stages[shape]
+            body = SampledBody(stage, self._block(stage, self._link))
+            self._sampled[shape] = Captured(body, shape, self._repeated)
 
     def _check_shapes(self, shapes: Sequence[Shape]) -> None:
         block = self.config.block
@@ -225,9 +250,9 @@ class TPDrafter:
         return chosen
 
 
-def _check_link(link: Link, parts: Sequence[Weights]) -> None:
+def _check_link(link: Link, wanted: tuple[int, int]) -> None:
     """Refuse a link that joins another rank, or another number of shards."""
-    found, wanted = (link.shards, link.rank), (len(parts), parts[0].rank)
+    found = link.shards, link.rank
     if found != wanted:
         raise BadInputError.of(
             "link",

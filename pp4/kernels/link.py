@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -67,6 +68,19 @@ class Words:
     def clean(self) -> bool:
         """Neither word names a fault."""
         return self.own is Fault.NONE and self.peer is Fault.NONE
+
+
+def told_fault(words: Sequence[int]) -> Fault:
+    """The gravest fault that a peer told of.
+
+    Words that are set and name no fault are PROTOCOL: whoever wrote them is not our peer.
+
+    Args:
+        words: the ERROR_WORDS words that the peer writes.
+    """
+    told = [index for index, word in enumerate(words) if word]
+    named = [Fault(index) for index in told if 0 < index <= max(Fault)]
+    return max(named, default=Fault.PROTOCOL if told else Fault.NONE)
 
 
 class Link(Protocol):
@@ -167,15 +181,10 @@ class LinkState:
         return self._words[-ERROR_WORDS:]
 
     def words(self) -> Words:
-        """Read the words back; the device must be idle.
-
-        Words that are set and name no fault are PROTOCOL: whoever wrote them is not our peer.
-        """
-        told = [index for index, word in enumerate(self._words[-ERROR_WORDS:].tolist()) if word]
-        named = [Fault(index) for index in told if 0 < index <= max(Fault)]
+        """Read the words back; the device must be idle."""
         return Words(
             own=Fault(int(self.own_error.item())),
-            peer=max(named, default=Fault.PROTOCOL if told else Fault.NONE),
+            peer=told_fault(self._words[-ERROR_WORDS:].tolist()),
             epochs=tuple(int(epoch) for epoch in self.epochs.tolist()),
         )
 
