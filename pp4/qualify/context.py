@@ -70,6 +70,8 @@ class Context:
     ) -> None:
         self.hold, self.settings, self.whole = hold, settings, whole
         self.compiled = compiled or hold.directory / "compiled"
+        # a worker loads nothing out of a directory that others may write, whatever the umask is
+        self.compiled.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.record = Record()
         self._started = 0
         self._session: Session | None = None

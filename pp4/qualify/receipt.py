@@ -28,6 +28,7 @@ from pp4.receipts.store import write_new
 from pp4.wire.facts import Primed
 
 DEFINITION = "dyadic24-floor-first-v1"
+WORKER_GATE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,15 @@ def _kernels(context: Context, names: Collection[str] | None) -> list[dict[str, 
     return [row for row in rows if names is None or row["name"] in names]
 
 
+def _settings(context: Context, gates: Sequence[Gate]) -> dict[str, object]:
+    """Every number of the run; those of a worker where one was run."""
+    facts = context.settings.as_facts()
+    if any(gate.number == WORKER_GATE for gate in gates):
+        facts |= {f"worker_{name}": fact for name, fact in context.whole.as_facts().items()}
+    plain = {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items()}
+    return {**plain, **context.record.versions}
+
+
 def hold_of(hold: OpenHold) -> dict[str, object]:
     """The HOLD as receipts have it, with its journal as far as it is written."""
     return {
@@ -217,13 +227,7 @@ def members(
         "verdict": verdict(results, good),
         "definition": {"id": DEFINITION, "sha256": context.record.definition},
         "hold": hold_of(hold),
-        "settings": {
-            **{
-                name: list(fact) if isinstance(fact, tuple) else fact
-                for name, fact in context.settings.as_facts().items()
-            },
-            **context.record.versions,
-        },
+        "settings": _settings(context, gates),
         "gates": _gates(results, gates),
         "kernels": _kernels(context, kernels),
         "libraries": [library.model_dump() for library in context.record.libraries],

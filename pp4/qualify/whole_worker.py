@@ -31,7 +31,7 @@ from pp4.wire.frozen import (
     TornDown,
 )
 from pp4.wire.holds import Granted
-from pp4.wire.serving import ByGrant, Serve
+from pp4.wire.serving import ByGrant, Limits, Serve
 
 SERVER: Final = "pp4.worker.serve"
 CLIENT: Final = "pp4.worker.frozen"
@@ -149,6 +149,7 @@ def settings_for(
         cache_mib=whole.cache_mib,
         permission=ByGrant(),
         waits=context.settings.ordinary,
+        limits=Limits(start_s=whole.start_s, hand_over_s=_CHECKPOINT_S + _ASK_S),
         state=str(home),
         compiled=str(context.compiled),
     )
@@ -167,17 +168,18 @@ def run(context: Context, whole: Whole, *, solo: bool) -> WholeRun:
         TimedOutError: ``STEP_TIMEOUT``.
     """
     hold, label = context.hold, context.label("worker")
+    path = Path(whole.checkpoint or hold.directory / "checkpoint")
+    # the same bytes every time: a second run of one HOLD takes what the first has written
+    sizes = None if whole.checkpoint or path.exists() else whole.sizes
+    settings = settings_for(context, whole, path, label, solo=solo)
+    Path(settings.state).mkdir(mode=0o700)
     with ExitStack() as stack:
-        client = _Client(hold, context.label("frozen"))
-        stack.callback(hold.stop, client.channel)
-        path = Path(whole.checkpoint or hold.directory / "checkpoint")
-        # the same bytes every time: a second run of one HOLD takes what the first has written
-        sizes = None if whole.checkpoint or path.exists() else whole.sizes
-        made = client.checkpoint(Checkpoint(path=str(path), sizes=sizes))
-        settings = settings_for(context, whole, path, label, solo=solo)
-        Path(settings.state).mkdir()
+        # it reads no checkpoint before it has the grant: until then it loads its libraries
         server = _Server(hold, label, settings, whole.start_s)
         stack.callback(hold.stop, server.channel)
+        client = _Client(hold, context.label("frozen"))
+        stack.callback(hold.stop, client.channel)
+        made = client.checkpoint(Checkpoint(path=str(path), sizes=sizes))
         served = server.serve()
         _require_socket(served, settings)
         mapped = tuple(looking.shared_objects(pid, context.compiled) for pid in served.pids)

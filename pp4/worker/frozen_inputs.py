@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
 from pp4.receipts.canonical import dump
 from pp4.wire.frozen import InputSet
 
+Kind = Literal["mixed", "sampled", "greedy"]
 _SEED: Final = "pp4 frozen inputs 1"
 _TEMPERATURES: Final = ("0.25", "0.7", "1.0", "1.5")
 _LONGEST_STEP: Final = 1 << 28
@@ -32,22 +33,29 @@ class Plan:
     Attributes:
         batches: rows of its blocks.
         depths: positions that are asked for.
-        rounds: blocks of each batch size and depth, one after another on the same requests.
+        kinds: how the rows of a block are mixed, for each of the blocks of a batch size and depth,
+            which follow one another on the same requests.
         longest: most tokens that a request begins with.
         parts: most pieces in which the features of a request's beginning come.
     """
 
     batches: tuple[int, ...]
     depths: tuple[int, ...]
-    rounds: int
+    kinds: tuple[Kind, ...]
     longest: int
     parts: int
 
 
 PLANS: Final[Mapping[InputSet, Plan]] = {
-    "full": Plan(batches=(1, 3, 8), depths=(4, 5), rounds=9, longest=96, parts=3),
-    # all three ways to mix a batch, at the smallest size
-    "small": Plan(batches=(1, 3), depths=(4, 5), rounds=3, longest=7, parts=2),
+    "full": Plan(
+        batches=(1, 3, 8),
+        depths=(4, 5),
+        kinds=("mixed", "sampled", "greedy") * 3,
+        longest=96,
+        parts=3,
+    ),
+    # an interpreter takes most of a second for a block in which anything is drawn
+    "small": Plan(batches=(1, 3), depths=(4, 5), kinds=("mixed", "greedy"), longest=7, parts=2),
 }
 
 
@@ -141,7 +149,7 @@ def depths(inputs: InputSet) -> tuple[int, ...]:
 def longest(inputs: InputSet) -> int:
     """Return a number of tokens that no request of a set exceeds."""
     plan = PLANS[inputs]
-    return plan.longest + plan.rounds * (max(plan.depths) + 1)
+    return plan.longest + len(plan.kinds) * (max(plan.depths) + 1)
 
 
 def input_set_sha256(inputs: InputSet, sizes: Sizes) -> str:
@@ -175,7 +183,7 @@ def _script(plan: Plan, sizes: Sizes, batch: int, n_out: int) -> Script:
             pieces=tuple(piece for row in rows for piece in row[number][0]),
             rows=tuple(row[number][1] for row in rows),
         )
-        for number in range(plan.rounds)
+        for number in range(len(plan.kinds))
     )
     # a key whose top bit is set is one that a signed number cannot hold
     first, *others = _draws(batch, "key", *name)
@@ -188,14 +196,14 @@ def _row(
     """Yield the pieces and the question of one row, turn by turn."""
     name = (batch, n_out, row)
     length, number = 0, 0
-    for turn in range(plan.rounds):
+    for turn, kind in enumerate(plan.kinds):
         tokens, step, anchor, warmth = _draws(4, "turn", turn, *name)
         # the first turn begins a request, later ones append what was accepted and the token after
         added = 1 + (tokens % (n_out + 1) if turn else _first(plan, batch, row, tokens))
         pieces = _pieces(row, length, added, 1 if turn else plan.parts)
         length += added
         number += 1 + step % _LONGEST_STEP
-        cold = _greedy(batch, row, turn)
+        cold = _greedy(kind, batch, row + turn)
         yield (
             pieces,
             Asked(
@@ -222,8 +230,6 @@ def _pieces(row: int, first: int, tokens: int, parts: int) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
-def _greedy(batch: int, row: int, turn: int) -> bool:
-    """Mixed, all drawn, all greedy, and again with the rows of the mixed batch changed about."""
-    if turn % 3 == 0:
-        return batch > 1 and (row + turn // 3) % 2 == 1
-    return turn % 3 == 2
+def _greedy(kind: Kind, batch: int, place: int) -> bool:
+    """Whether a row is greedy; in mixed blocks every other one, a row alone is drawn."""
+    return kind == "greedy" or (kind == "mixed" and batch > 1 and place % 2 == 1)

@@ -80,7 +80,7 @@ def started(tmp_path):
             answers.get("settle", said(settled())),
             answers.get("teardown", said(torn_down())),
         )
-        hold.script.extend([client, server])
+        hold.script.extend([server, client])
         settings = physical(gpus) if gpus else REHEARSAL
         context = Context(hold, settings, tmp_path / "compiled")
         hold.ran = lambda: whole_worker.run(context, whole, solo=solo)
@@ -113,13 +113,13 @@ def test_the_worker_gets_the_grant_and_the_client_the_frozen_set(started, tmp_pa
     ]
     # both ranks are in the books before the client says a word, and both programs end
     assert hold.owned == [(PIDS[0], "worker-1-rank-0"), (PIDS[1], "worker-1-rank-1")]
-    assert hold.stopped == [hold.server, hold.client]
+    assert hold.stopped == [hold.client, hold.server]
 
 
 def test_the_worker_is_the_product_s_server_with_the_switch_on(started, tmp_path):
     hold = started()
     hold.ran()
-    (client, *_), (module, (text,), environment, label) = hold.started
+    (module, (text,), environment, label), (client, *_) = hold.started
     assert client == "pp4.worker.frozen"
     assert (module, label) == ("pp4.worker.serve", "worker-1")
     assert environment == {**ON_GPUS, "DSPARK_SAMPLED_TOP32": "1"}
@@ -137,7 +137,7 @@ def test_the_worker_is_the_product_s_server_with_the_switch_on(started, tmp_path
 def test_a_solo_worker_has_one_gpu(started):
     hold = started(solo=True)
     hold.ran()
-    _, (_, (text,), _, _) = hold.started
+    (_, (text,), _, _), _ = hold.started
     settings = read_settings(text.encode())
     assert (settings.gpus, settings.solo) == (UUIDS[:1], True)
 
@@ -145,7 +145,7 @@ def test_a_solo_worker_has_one_gpu(started):
 def test_where_no_gpu_is_held_the_worker_is_interpreted(started):
     hold = started(gpus=())
     hold.ran()
-    _, (_, (text,), environment, _) = hold.started
+    (_, (text,), environment, _), _ = hold.started
     settings = read_settings(text.encode())
     assert (settings.device, settings.gpus) == ("interpreter", ())
     assert environment == {**INTERPRETED, "DSPARK_SAMPLED_TOP32": "1"}
@@ -155,7 +155,7 @@ def test_a_checkpoint_of_the_host_is_looked_at_and_not_written(started, tmp_path
     hold = started(whole=replace(PHYSICAL, checkpoint="/models/drafter"))
     hold.ran()
     assert hold.client.sent[0].arguments == {"path": "/models/drafter", "sizes": None}
-    _, (_, (text,), _, _) = hold.started
+    (_, (text,), _, _), _ = hold.started
     assert read_settings(text.encode()).checkpoint == "/models/drafter"
 
 
@@ -172,7 +172,7 @@ def test_the_inputs_go_to_no_other_worker(started):
         hold.ran()
     assert caught.value.refusal.code is Code.SUBJECT_MISMATCH
     assert [one.verb for one in hold.client.sent] == ["checkpoint"]
-    assert hold.stopped == [hold.server, hold.client]
+    assert hold.stopped == [hold.client, hold.server]
 
 
 def test_an_answer_that_says_more_or_less_is_refused(started):
@@ -180,7 +180,7 @@ def test_an_answer_that_says_more_or_less_is_refused(started):
     with pytest.raises(WrongError) as caught:
         hold.ran()
     assert caught.value.refusal.code is Code.BAD_FRAME
-    assert hold.stopped == [hold.server, hold.client]
+    assert hold.stopped == [hold.client, hold.server]
 
 
 def test_a_rehearsal_hands_on_a_grant_of_names(tmp_path):
