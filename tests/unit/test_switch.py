@@ -20,7 +20,7 @@ def test_the_switch_is_off_unless_it_is_1():
     assert SWITCHES[0] == SWITCH
 
 
-@pytest.mark.parametrize("text", ["", " 1", "1 ", "01", "true", "on", "yes", "2", "-1", "١"])
+@pytest.mark.parametrize("text", ["", " 1", "1 ", "01", "true", "on", "yes", "2", "-1", "\u0661"])
 def test_anything_else_refuses(text):
     with pytest.raises(RefusedError) as caught:
         sampled_switch({SWITCH: text})
