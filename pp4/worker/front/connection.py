@@ -32,13 +32,12 @@ from pp4.wire.drafts import (
 from pp4.wire.offers import ABI
 from pp4.worker.front.limits import Limits
 from pp4.worker.front.outbox import Outbox
-from pp4.worker.front.requests import Requests, refuse
-from pp4.worker.front.service import Service
+from pp4.worker.front.requests import Request, Requests, refuse
+from pp4.worker.front.service import Service, refused
 
 _READ: Final = 1 << 16
 _AT_ONCE: Final = 64
 """Questions of one client before the others have a turn."""
-_SHOWN: Final = 2000
 
 
 class Connection:
@@ -59,7 +58,7 @@ class Connection:
     ) -> None:
         self._socket, self._service, self._limits = connected, service, limits
         self._numbers = numbers
-        self._outbox = Outbox(connected, limits)
+        self._outbox = Outbox(connected, limits, service.counters)
         self._requests: Requests | None = None
         self._depth = 0
         self._verbs: dict[type, Callable[[Any, bytearray], Awaitable[None]]] = {
@@ -71,7 +70,8 @@ class Connection:
             Close: self._close,
         }
 
-    def __len__(self) -> int:
+    @property
+    def open(self) -> int:
         """Open requests."""
         return 0 if self._requests is None else len(self._requests)
 
@@ -86,8 +86,10 @@ class Connection:
         except Exception as error:
             await self._part(error)
         finally:
-            writer.cancel()
             self._outbox.drop()
+            writer.cancel()
+            # the loop may still watch the descriptor for it, which the next client could get
+            await asyncio.gather(writer, return_exceptions=True)
             self._socket.close()
             await self._leave()
 
@@ -112,7 +114,7 @@ class Connection:
         else:
             found = f"{type(error).__name__}: {error}"
             refusal = Refusal(Code.INTERNAL, "connection", "an answer", found)
-        self._refused(None, refusal)
+        self.answer(refused(None, refusal))
         await self._outbox.flush(self._limits.linger_s)
         loop = asyncio.get_running_loop()
         buffer = bytearray(_READ)
@@ -124,18 +126,15 @@ class Connection:
 
     async def _leave(self) -> None:
         """Give up drafts and close requests of a client that is gone."""
-        counters = self._service.counters
-        counters.disconnects += 1
+        self._service.counters.disconnects += 1
         requests = list(self._requests or ())
         self._service.log("disconnected", {"open": len(requests)})
         for request in requests:
             if request.asked is not None:
                 self._service.give_up(request.asked)
         for request in requests:
-            own = request.own
             with contextlib.suppress(Pp4Error):
-                await self._service.call(lambda drafting, own=own: drafting.close(own))
-                counters.closed += 1
+                await self._forget(request)
 
     async def flush(self, limit_s: float) -> None:
         """Let answers leave, then let nothing follow."""
@@ -145,16 +144,12 @@ class Connection:
 
     def answer(self, message: AnyAnswer, body: bytes = b"") -> None:
         """Send an answer, or throw it away where the client is gone."""
+        if self._outbox.dropped:
+            return
         if isinstance(message, Refused):
             self._service.counters.refusals[message.refusal["code"]] += 1
             self._service.log("refused", message.refusal)
-        before = self._outbox.sent
         self._outbox.put(encode(message, body))
-        self._service.counters.sent_bytes += self._outbox.sent - before
-
-    def _refused(self, sequence: int | None, refusal: Refusal) -> None:
-        texts = {name: text[:_SHOWN] for name, text in refusal.as_dict().items()}
-        self.answer(Refused(sequence=sequence, refusal=texts))
 
     # -- questions --------------------------------------------------------------------------
 
@@ -166,7 +161,7 @@ class Connection:
             self._service.require()
             await self._verbs[type(question)](question, body)
         except Pp4Error as error:
-            self._refused(question.sequence, error.refusal)
+            self.answer(refused(question.sequence, error.refusal))
 
     def _greeted(self, verb: str) -> Requests:
         if self._requests is None:
@@ -238,16 +233,18 @@ class Connection:
         request = requests.of("CLOSE", question.request)
         if request.asked is not None:
             self._service.give_up(request.asked)
-        await self._service.call(lambda drafting: drafting.close(request.own))
+        await self._forget(request)
         requests.forget(request)
-        self._service.counters.closed += 1
         self.answer(Closed(sequence=question.sequence, request=question.request))
+
+    async def _forget(self, request: Request) -> None:
+        await self._service.call(lambda drafting: drafting.close(request.own))
+        self._service.counters.closed += 1
 
 
 def turn_away(connected: socket.socket, error: RefusedError) -> None:
     """Answer a client that is not let in, as far as its socket takes that at once."""
-    refused = Refused(sequence=None, refusal=error.refusal.as_dict())
     with contextlib.suppress(OSError):
-        connected.send(encode(refused))
+        connected.send(encode(refused(None, error.refusal)))
         connected.shutdown(socket.SHUT_WR)
     connected.close()

@@ -9,14 +9,17 @@ import os
 import socket
 import stat
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Refusal, RefusedError
 
 _BACKLOG = 64
 _PROBE_S = 2.0
+_TURN_S = 0.01
 _PRIVATE = 0o177
 _CREDENTIALS = struct.Struct("3i")
 """``struct ucred``: process, user and group of the other end."""
@@ -47,7 +50,8 @@ class Listener:
         self.socket.close()
         if self.path is None:
             return
-        with contextlib.suppress(FileNotFoundError), _alone(self.path.parent):
+        # a file that stays is one of a dead worker, which the next one replaces
+        with contextlib.suppress(OSError), _alone(self.path.parent):
             found = self.path.lstat()
             if (found.st_dev, found.st_ino) == self.identity:
                 self.path.unlink()
@@ -77,12 +81,24 @@ def listen_unix(path: Path) -> Listener:
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
     """Keep other workers from looking at the same name meanwhile; nobody holds this for long."""
+    deadline = Deadline.after(SystemClock(), _PROBE_S)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        while not _lock(descriptor, last=deadline.expired()):
+            time.sleep(_TURN_S)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, *, last: bool) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if last:
+            raise
+        return False
+    return True
 
 
 def _clear(path: Path) -> None:
@@ -101,7 +117,8 @@ def _clear(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink()
             return
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
+            # too busy to take one more, and so alive
             pass
     raise _refuse(
         Code.EXISTS,

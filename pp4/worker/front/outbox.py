@@ -7,6 +7,7 @@ import contextlib
 import socket
 from collections import deque
 
+from pp4.worker.front.counters import Counters
 from pp4.worker.front.limits import Limits
 
 
@@ -16,30 +17,32 @@ class Outbox:
     Args:
         connected: does not block.
         limits: ``unread_bytes`` and ``write_s``.
+        counters: of the bytes that leave.
 
     Attributes:
-        sent: bytes that left.
+        dropped: whether the client was given up; what is put is thrown away.
     """
 
-    def __init__(self, connected: socket.socket, limits: Limits) -> None:
-        self._socket, self._limits = connected, limits
+    def __init__(self, connected: socket.socket, limits: Limits, counters: Counters) -> None:
+        self._socket, self._limits, self._counters = connected, limits, counters
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
-        self._dropped = False
-        self._some, self._room = asyncio.Event(), asyncio.Event()
+        self.dropped = False
+        self._some, self._room, self._empty = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._room.set()
-        self.sent = 0
+        self._empty.set()
 
     def put(self, data: bytes) -> None:
         """Send, now where that is possible, and otherwise as soon as the client reads."""
-        if self._dropped:
+        if self.dropped:
             return
         if not self._waiting:
             data = data[self._try(data) :]
-        if data and not self._dropped:
+        if data and not self.dropped:
             self._waiting.append(data)
             self._bytes += len(data)
             self._some.set()
+            self._empty.clear()
             if self._bytes > self._limits.unread_bytes:
                 self._room.clear()
 
@@ -52,13 +55,13 @@ class Outbox:
         except OSError:
             self.drop()
             return 0
-        self.sent += sent
+        self._counters.sent_bytes += sent
         return sent
 
     async def run(self) -> None:
         """Send what could not be sent at once."""
         loop = asyncio.get_running_loop()
-        while not self._dropped:
+        while not self.dropped:
             await self._some.wait()
             while self._waiting:
                 data = self._waiting[0]
@@ -69,23 +72,26 @@ class Outbox:
                     # a timeout is one of them
                     self.drop()
                     return
-                self._sent(data)
+                if not self.dropped:
+                    self._sent(data)
             self._some.clear()
 
     def _sent(self, data: bytes) -> None:
         self._waiting.popleft()
         self._bytes -= len(data)
-        self.sent += len(data)
+        self._counters.sent_bytes += len(data)
         if self._bytes <= self._limits.unread_bytes:
             self._room.set()
+        if not self._waiting:
+            self._empty.set()
 
     def drop(self) -> None:
         """Give the client up: what waits is thrown away, and its questions end."""
-        self._dropped = True
+        self.dropped = True
         self._waiting.clear()
         self._bytes = 0
-        self._room.set()
-        self._some.set()
+        for event in (self._room, self._some, self._empty):
+            event.set()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -97,7 +103,6 @@ class Outbox:
         """Wait until everything has left, within the limit; then say that nothing follows."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                while self._waiting and not self._dropped:
-                    await asyncio.sleep(0.01)
+                await self._empty.wait()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)

@@ -6,7 +6,7 @@ from pp4.worker.front.requests import Asked
 
 
 class Queue:
-    """Gives batches of one depth, the oldest draft first, so that nobody waits behind newer ones."""
+    """Gives batches of one depth, that of the oldest, so that nobody waits behind newer ones."""
 
     def __init__(self) -> None:
         # a dict keeps the order and finds what is to be removed

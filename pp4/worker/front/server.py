@@ -93,10 +93,7 @@ class Server:
 
     async def failed(self) -> Pp4Error:
         """Wait until the ranks have failed; -> their error."""
-        await self._service.failed.wait()
-        if self._service.error is None:
-            raise RuntimeError("failed without an error")
-        return self._service.error
+        return await self._service.failure()
 
     async def stop(self, limit_s: float) -> None:
         """Let nobody in, answer what waits, close everything.
@@ -121,7 +118,7 @@ class Server:
     def _gauges(self) -> dict[str, int]:
         return {
             "connected": len(self._clients),
-            "open": sum(len(client) for client in self._clients),
+            "open": sum(client.open for client in self._clients),
         }
 
     def _listen(self, listener: Listener) -> None:

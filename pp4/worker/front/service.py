@@ -26,6 +26,17 @@ def stopped(where: str) -> RefusedError:
     return RefusedError(Refusal(Code.INTERRUPTED, where, "a draft", "it was given up"))
 
 
+def refused(sequence: int | None, refusal: Refusal) -> Refused:
+    """A refusal as it is sent; a text that is too long for a frame is cut."""
+    texts = {name: text[:_SHOWN] for name, text in refusal.as_dict().items()}
+    return Refused(sequence=sequence, refusal=texts)
+
+
+def _again(error: Pp4Error) -> Pp4Error:
+    """The same error to be raised once more: one that is raised twice collects both tracebacks."""
+    return type(error)(error.refusal)
+
+
 def _internal(where: str, error: Exception) -> WrongError:
     found = f"{type(error).__name__}: {error}"[:_SHOWN]
     return WrongError(Refusal(Code.INTERNAL, where, "an answer of the ranks", found))
@@ -43,7 +54,6 @@ class Service:
         state: what STATUS says.
         counters: see there.
         gauges: more numbers for STATUS, asked for when it is.
-        failed: done when the ranks have failed, with their error.
     """
 
     def __init__(self, clock: Clock, log: Log, ranks: Sequence[int] = ()) -> None:
@@ -51,11 +61,11 @@ class Service:
         self.state: State = "starting"
         self.counters = Counters()
         self.gauges: Callable[[], dict[str, int]] = dict
-        self.failed: asyncio.Event = asyncio.Event()
         self._since = clock.wall()
         self._ranks = tuple(ranks)
         self._drafting: Drafting | None = None
         self._over: Pp4Error | None = None
+        self._failed = asyncio.Event()
         self._turns = Turns()
         self._queue, self._some = Queue(), asyncio.Event()
         self._launched: list[Asked] = []
@@ -85,7 +95,7 @@ class Service:
             Pp4Error: the error of the ranks, or ``UNPRIMED`` where they are not up yet.
         """
         if self._over is not None:
-            raise type(self._over)(self._over.refusal)
+            raise _again(self._over)
         if self._drafting is None:
             expected = "a worker that serves"
             raise RefusedError(Refusal(Code.UNPRIMED, "worker", expected, f"it is {self.state}"))
@@ -115,7 +125,12 @@ class Service:
         self.enter("failed")
         self.log("failed", error.refusal.as_dict())
         self._end(error)
-        self.failed.set()
+        self._failed.set()
+
+    async def failure(self) -> Pp4Error:
+        """Wait until the ranks have failed; -> their error."""
+        await self._failed.wait()
+        return self._over or stopped("worker")
 
     def _end(self, error: Pp4Error) -> None:
         self._over = error
@@ -156,11 +171,10 @@ class Service:
     def _judged(self, drafting: Drafting, error: Exception) -> Pp4Error:
         """Fail where an error ends the ranks; -> what to answer."""
         if isinstance(error, RefusedError) and drafting.failed is None:
-            return error
-        if drafting.failed is not None:
-            error = drafting.failed
-        self.fail(error if isinstance(error, Pp4Error) else _internal("worker", error))
-        return self._over or _internal("worker", error)
+            return _again(error)
+        known = drafting.failed or error
+        self.fail(known if isinstance(known, Pp4Error) else _internal("worker", known))
+        return _again(self._over or _internal("worker", known))
 
     async def watch(self) -> None:
         """Fail as soon as the ranks do, also while nothing is asked of them."""
@@ -195,6 +209,9 @@ class Service:
                     await self._block(drafting)
             except Pp4Error:
                 return
+            except Exception as error:
+                # with nobody left to draft, clients would wait for ever
+                self.fail(_internal("worker", error))
 
     async def _block(self, drafting: Drafting) -> None:
         """One batch: all of its replies, or one refusal for each."""
@@ -212,6 +229,8 @@ class Service:
             refusal = self._judged(drafting, error).refusal
             # nobody is left where the ranks are over: they have all been answered
             for asked in self._launched:
+                # it was never drafted, so its round may be asked for again
+                asked.request.round = asked.round_before
                 self._refuse(asked, refusal)
         else:
             for asked, reply in zip(batch, replies, strict=True):
@@ -253,10 +272,7 @@ class Service:
     def _refuse(self, asked: Asked, refusal: Refusal) -> None:
         """End a draft without a reply, and answer the ABORT that waits for that."""
         asked.request.asked = None
-        if refusal.code is not Code.INTERRUPTED:
-            # it was never drafted, so its round may be asked for again
-            asked.request.round = asked.round_before
-        asked.answer(Refused(sequence=asked.draft.sequence, refusal=refusal.as_dict()), b"")
+        asked.answer(refused(asked.draft.sequence, refusal), b"")
         if asked.abort is not None:
             answer = Aborted(sequence=asked.abort, request=asked.draft.request, dropped=True)
             asked.answer(answer, b"")
