@@ -21,6 +21,7 @@ OURS: Final = "pp4.worker"
 LONGEST: Final = 4000
 """Bytes of a line; a pipe that takes anything takes a page at once."""
 _SECRET: Final = frozenset({"key", "keys", "features", "nonce", "anchor", "tokens", "granted"})
+_OFTEN: Final = frozenset({"block"})
 _KEPT_BACK: Final = "not logged"
 _LONGEST_FIELD: Final = 500
 _FIELDS: Final = "pp4_fields"
@@ -40,7 +41,8 @@ class EventLog:
         self, event: str, fields: Mapping[str, object] | None = None, /, **more: object
     ) -> None:
         """Tell what happened, in a word and its circumstances."""
-        self._tell(logging.INFO, event, {**(fields or {}), **more})
+        level = logging.DEBUG if event in _OFTEN else logging.INFO
+        self._tell(level, event, {**(fields or {}), **more})
 
     def warn(self, event: str, /, **fields: object) -> None:
         """Tell what an operator should look at."""
@@ -114,12 +116,13 @@ class _Bounded(logging.Handler):
         self._dropped += 1
 
 
-def start_logging(form: Form, descriptor: int = 2) -> EventLog:
+def start_logging(form: Form, descriptor: int = 2, *, blocks: bool = False) -> EventLog:
     """Send the log of this process to a descriptor, what libraries log included.
 
     Args:
         form: of the lines.
         descriptor: standard error where none is given.
+        blocks: whether each block gets its line, of which there can be thousands a second.
     """
     handler = _Bounded(descriptor)
     handler.setFormatter(Lines(form))
@@ -130,7 +133,7 @@ def start_logging(form: Form, descriptor: int = 2) -> EventLog:
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
     ours = logging.getLogger(OURS)
-    ours.setLevel(logging.INFO)
+    ours.setLevel(logging.DEBUG if blocks else logging.INFO)
     return EventLog(ours)
 
 

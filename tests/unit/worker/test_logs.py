@@ -26,7 +26,7 @@ def log():
         except BlockingIOError:
             return []
 
-    yield lambda form="json": (start_logging(form, sink), read)
+    yield lambda form="json", **more: (start_logging(form, sink, **more), read)
     logging.captureWarnings(False)
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -181,3 +181,12 @@ def test_an_unhandled_error_of_a_loop_is_one_line(log):
     asyncio.run(main())
     (line,) = read()
     assert json.loads(line)["error"] == "KeyError('x')"
+
+
+def test_blocks_have_a_line_only_where_that_is_wanted(log):
+    tell, read = log()
+    tell("block", {"rows": 1})
+    assert read() == []
+    tell, read = log(blocks=True)
+    tell("block", {"rows": 1})
+    assert json.loads(read()[0])["rows"] == 1

@@ -1,5 +1,6 @@
 """What Prometheus reads of a worker, over a real scrape."""
 
+import asyncio
 import socket
 import threading
 import urllib.error
@@ -11,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pp4.errors import Code, RefusedError
 from pp4.worker.front.counters import Counters
-from pp4.worker.metrics import ADDRESS, STATES, Figures, metrics
+from pp4.worker.figures import STATES, Figures, tell_figures
+from pp4.worker.metrics import ADDRESS, metrics
 
 ABOUT = {"device": "reference", "abi": "pp4-draft-v1"}
 
@@ -39,7 +41,13 @@ def counted():
 
 def test_a_scrape_says_what_was_counted(counted):
     now = Figures(
-        "serving", counted, open_requests=6, waiting=2, cache_hits=8, cache_misses=9, epochs_left=77
+        "serving",
+        counted,
+        open_requests=6,
+        waiting=2,
+        cache_hits=8,
+        cache_misses=9,
+        epochs_left=0.75,
     )
     with metrics(0, lambda: now, ABOUT) as port:
         found = scrape(port)
@@ -57,7 +65,7 @@ def test_a_scrape_says_what_was_counted(counted):
         "pp4_worker_sent_bytes_total": 200,
         "pp4_worker_open_requests": 6,
         "pp4_worker_waiting": 2,
-        "pp4_worker_epochs_left": 77,
+        "pp4_worker_epochs_left_ratio": 0.75,
         "pp4_worker_wait_seconds_count": 3,
         "pp4_worker_wait_seconds_sum": 1000.0030009,
     }
@@ -90,7 +98,7 @@ def test_waits_are_a_histogram_that_rises(counted):
 def test_without_a_link_there_are_no_epochs():
     with metrics(0, lambda: Figures("starting", Counters()), ABOUT) as port:
         found = scrape(port)
-    assert ("pp4_worker_epochs_left",) not in found
+    assert ("pp4_worker_epochs_left_ratio",) not in found
     assert found["pp4_worker_state", ("state", "starting")] == 1
     assert found["pp4_worker_wait_seconds_count",] == 0
 
@@ -132,3 +140,44 @@ def test_a_port_that_is_taken_is_refused():
         pass
     assert caught.value.refusal.code is Code.BAD_SETTING
     assert str(port) in caught.value.refusal.where
+
+
+def test_the_log_has_the_same_figures(counted):
+    told = []
+    now = Figures("serving", counted, open_requests=6, cache_hits=8, epochs_left=0.75)
+
+    async def main():
+        task = asyncio.create_task(
+            tell_figures(lambda event, fields: told.append((event, fields)), lambda: now, 0.001)
+        )
+        async with asyncio.timeout(20):
+            while not told:
+                await asyncio.sleep(0.001)
+            # nothing changes, so nothing is said
+            await asyncio.sleep(0.05)
+            assert len(told) == 1
+            counted.launched([5], captured=1)
+            while len(told) < 2:
+                await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+    (event, fields), (_, later) = told
+    assert event == "figures"
+    assert fields == {
+        "state": "serving",
+        "blocks": 2,
+        "rows": 3,
+        "padded_rows": 2,
+        "positions": 13,
+        "replies": 3,
+        "wait_ns": 1_000_003_000_900,
+        "refusals": {"CACHE_FULL": 4, "BAD_INPUT": 1},
+        "open_requests": 6,
+        "waiting": 0,
+        "cache_hits": 8,
+        "cache_misses": 0,
+        "epochs_left": 0.75,
+    }
+    assert later["blocks"] == 3
