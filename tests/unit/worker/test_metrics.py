@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pp4.errors import Code, RefusedError
-from pp4.worker.front.counters import Counters
 from pp4.worker.figures import STATES, Figures, tell_figures
+from pp4.worker.front.counters import Counters
 from pp4.worker.metrics import ADDRESS, metrics
 
 ABOUT = {"device": "reference", "abi": "pp4-draft-v1"}
