@@ -104,6 +104,8 @@ def serve(
         "log": log,
         "log_blocks": log_blocks,
     }
+    if grant and qualification:
+        raise _usage("--grant", "either a grant or a qualification", "--qualification")
     # before the GPUs are asked, which takes a while
     first, policy = _sound(wanted, gpu or ()), standing_policy(max_age, same_boot)
     require_packages("pp4 worker serve")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import select
 from collections.abc import Mapping
@@ -78,7 +79,7 @@ class Lines(logging.Formatter):
             head["event"] = record.getMessage()
         else:
             # of a library: its words, without what is private to it
-            head |= {"event": "library", "logger": record.name, "message": record.getMessage()}
+            head |= {"event": "library", "logger": record.name, "message": _message(record)}
             if record.exc_info and record.exc_info[1]:
                 head["error"] = repr(record.exc_info[1])
         fields = getattr(record, _FIELDS, {})
@@ -137,6 +138,14 @@ def start_logging(form: Form, descriptor: int = 2, *, blocks: bool = False) -> E
     return EventLog(ours)
 
 
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:
+        # the arguments do not fit: somebody else's mistake, which must not reach whoever logged
+        return str(record.msg)
+
+
 def _plain(name: str, value: object) -> object:
     """What a field holds, as JSON has it; what is a request's own is kept back."""
     if name in _SECRET:
@@ -148,6 +157,9 @@ def _plain(name: str, value: object) -> object:
     if isinstance(value, bytes | bytearray | memoryview):
         # bytes are features or worse, by whatever name
         return _KEPT_BACK
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no word for it
+        return repr(value)
     if value is None or isinstance(value, bool | int | float):
         return value
     text = str(value)

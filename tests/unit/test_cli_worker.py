@@ -173,6 +173,7 @@ def unasked():
         (("--solo", "--gpu", "0", "--gpu", "1"), 2, "--gpu"),
         (("--device", "reference", "--gpu", "0"), 2, "--gpu"),
         (("--max-age", "soon"), 2, "--max-age"),
+        (("--grant", "--qualification", "q.json"), 2, "--grant"),
     ],
 )
 def test_bad_options_are_one_refusal_before_a_gpu_is_asked(

@@ -171,6 +171,23 @@ def test_what_libraries_say_is_in_the_log_too(log):
     assert "look out" in second["message"]
 
 
+def test_a_mistake_of_a_library_is_no_error_of_ours(log):
+    _, read = log()
+    logging.getLogger("lib").warning("%d of %d", "one")
+    assert json.loads(read()[0])["message"] == "%d of %d"
+
+
+def test_every_number_stays_json(log):
+    tell, read = log()
+    tell("odd", nan=float("nan"), inf=[float("-inf")], big=2**70)
+
+    def refuse(name):
+        raise ValueError(name)
+
+    told = json.loads(read()[0], parse_constant=refuse)
+    assert (told["nan"], told["inf"], told["big"]) == ("nan", ["-inf"], 2**70)
+
+
 def test_an_unhandled_error_of_a_loop_is_one_line(log):
     _, read = log()
 
