@@ -26,6 +26,7 @@ class Conversation:
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
         self._heard = asyncio.Event()
+        self._turn = asyncio.Lock()
         self.failed: Pp4Error | None = None
 
     def listen(self) -> None:
@@ -76,7 +77,7 @@ class Conversation:
         limit_s: float,
         harmless: Collection[Code] = (),
     ) -> tuple[Facts, Facts]:
-        """Ask both ranks and wait for both.
+        """Ask both ranks and wait for both, one caller after the other.
 
         Args:
             verb: one of theirs.
@@ -88,6 +89,16 @@ class Conversation:
             RefusedError: both refused by one of these codes.
             Pp4Error: anything else; it stays.
         """
+        async with self._turn:
+            return await self._asked(verb, given, limit_s, harmless)
+
+    async def _asked(
+        self,
+        verb: str,
+        given: Facts | tuple[Facts, Facts],
+        limit_s: float,
+        harmless: Collection[Code],
+    ) -> tuple[Facts, Facts]:
         if self.failed is not None:
             raise self.failed
         arguments = given if isinstance(given, tuple) else (given, given)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pp4.clock import SystemClock
 from pp4.drafter import packing
 from pp4.drafter.config import DrafterConfig
 from pp4.errors import BadInputError, Code, Pp4Error, Refusal, WrongError
 from pp4.kernels.faults import Fault
 from pp4.kernels.link import EPOCH_LIMIT
 from pp4.kernels.sampled_fused import GREEDY, SAMPLED
+from pp4.wire.facts import Identity, Library, Primed, Shape, read
 from pp4.wire.offers import Offer
 from pp4.worker.compiling import Homes
 from pp4.worker.device import Seats
@@ -25,9 +28,10 @@ from pp4.worker.serving import starting
 from pp4.worker.serving.agreement import Left, left_by
 from pp4.worker.serving.arena import Arena, Sizes
 from pp4.worker.serving.conversation import Conversation
-from pp4.worker.serving.setup import FEATURE_BYTES, Setup
+from pp4.worker.serving.setup import FEATURE_BYTES, Setup, shape_of
 
 _ASK_S = 60.0
+_LIBRARIES_S = 120.0
 _HARMLESS = frozenset({Code.CACHE_FULL, Code.BAD_INPUT})
 _DRAIN_AT = 0.9
 """Part of the epochs after which a new rendezvous is made, between two batches."""
@@ -53,7 +57,10 @@ class PairDrafting:
         self._epochs = Epochs(0, 0)
         self._generation = 0
         self._places: dict[int, _Place] = {}
-        self.primed: list[dict[str, Any]] = []
+        self.kernels: list[Primed] = []
+        self.clock = SystemClock()
+        self.cache_hits = self.cache_misses = 0
+        self._names: tuple[Identity, ...] = ()
         self._made: Offer | None = None
 
     @property
@@ -83,7 +90,7 @@ class PairDrafting:
         self._ranks.listen()
         self._names = await starting.load(self._ranks, self.setup)
         if self.setup.sampled and not self._seats.reference:
-            self.primed = await starting.prime(
+            self.kernels = await starting.prime(
                 self._ranks, self._seats, self.config, self.setup.largest
             )
         await self._ranks.both("seal", {}, _ASK_S)
@@ -146,7 +153,8 @@ class PairDrafting:
         sampled = self.setup.sampled and any(row.sampled for row in rows)
         modes = self._write(batch, rows)
         given = {"batch": batch, "n_out": n_out, "rows": len(rows)}
-        await self._ranks.both("serve.draft", given, self.setup.block_s)
+        found = await self._ranks.both("serve.draft", given, self.setup.block_s)
+        self.cache_hits, self.cache_misses = found[0]["cache_hits"], found[0]["cache_misses"]
         drafted, first = left_by(self._arena, 0, batch, n_out)
         _, second = left_by(self._arena, 1, batch, n_out)
         self._release((first, second), modes, n_out, sampled=sampled)
@@ -185,30 +193,52 @@ class PairDrafting:
 
     async def _drain(self) -> None:
         """Start anew before a row runs out of epochs; nothing is in flight between two batches."""
-        given = self.setup.waits.epochs
-        most = EPOCH_LIMIT - self._epochs.start if given is None else given
-        if self._epochs.furthest >= _DRAIN_AT * most:
+        if self._epochs.furthest >= _DRAIN_AT * self._most_epochs:
             await self._connect()
 
     @property
-    def epochs_left(self) -> float:
-        """Part of the epochs that is left before a new rendezvous, from 1 down to 0."""
+    def _most_epochs(self) -> int:
         given = self.setup.waits.epochs
-        most = EPOCH_LIMIT - self._epochs.start if given is None else given
-        return max(0.0, 1.0 - self._epochs.furthest / (_DRAIN_AT * most))
+        return EPOCH_LIMIT - self._epochs.start if given is None else given
 
-    async def counts(self) -> dict[str, int]:
-        """Hits and misses of the Markov cache so far, the same on both ranks."""
-        found, _ = await self._ranks.both("serve.counts", {}, _ASK_S)
-        return {name: int(count) for name, count in found.items()}
+    @property
+    def epochs_left(self) -> int | None:
+        """Epochs that the busiest row has left; None where nothing is exchanged."""
+        return self._most_epochs - self._epochs.furthest if self._epochs.rows else None
+
+    # -- what was loaded ----------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        """What the kernels are compiled for."""
+        return shape_of(self.config)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of Python, torch and Triton."""
+        who = self._names[0]
+        return {"python": who.python, "torch": who.torch, "triton": who.triton}
+
+    async def libraries(self) -> tuple[Library, ...]:
+        """What rank 0 has mapped; hashed only where something depends on it."""
+        if not self.setup.sampled or not self._seats.gpus:
+            return ()
+        found, _ = await self._ranks.both("libraries", {}, _LIBRARIES_S)
+        return tuple(read(Library, one) for one in found["libraries"])
+
+    async def compilations(self) -> list[int | None]:
+        """How many each rank has seen since it was primed; None where nothing could be seen."""
+        found = await self._ranks.both("compilations", {}, _ASK_S)
+        return [one["compilations"] for one in found]
 
     # -- the end ----------------------------------------------------------------------------
 
-    def teardown(self) -> dict[str, Any]:
+    async def teardown(self) -> dict[str, Any]:
         """End both ranks; -> their pids, whether each is proven dead, and what is left of them."""
         began = time.monotonic_ns()
         self._ranks.fall_silent()
-        buried = self.pair.bury()
+        # a process takes its time to end, and clients are answered meanwhile
+        buried = await asyncio.to_thread(self.pair.bury)
         for path in self._homes.pair.glob("link-*"):
             path.unlink(missing_ok=True)
         left = len(list(self._homes.pair.glob("link-*")))

@@ -53,7 +53,6 @@ class ServingRank:
             "serve.append": self._append,
             "serve.close": self._close,
             "serve.draft": self._draft,
-            "serve.counts": self._counts,
         }
 
     @property
@@ -136,7 +135,7 @@ class ServingRank:
         device.settle()
         if drafter.markov is not None and captured.path is Way.SAMPLED:
             drafter.markov.used(self._previous(asked, inputs))
-        return {}
+        return self._counts()
 
     def _previous(self, asked: Draft, inputs: Any) -> list[int]:
         """Tokens whose bias rows the batch's positions took."""
@@ -156,7 +155,7 @@ class ServingRank:
         if self._made is not None and self._made.markov is not None:
             self._made.markov.fill(FILLED_AT_ONCE)
 
-    def _counts(self, _: Facts) -> Facts:
+    def _counts(self) -> Facts:
         """Hits and misses of the Markov cache."""
         markov = self._drafter.markov
         if markov is None:

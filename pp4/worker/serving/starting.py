@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from pp4.drafter.config import DrafterConfig, bounds_of
 from pp4.errors import Code, Refusal, RefusedError, WrongError
@@ -43,7 +43,7 @@ async def load(ranks: Conversation, setup: Setup) -> tuple[Identity, Identity]:
 
 async def prime(
     ranks: Conversation, seats: Seats, config: DrafterConfig, largest: int
-) -> list[dict[str, Any]]:
+) -> list[Primed]:
     """Compile and load the kernel on both ranks; -> what each primed.
 
     Raises:
@@ -61,7 +61,7 @@ async def prime(
     if room is not None and largest >= room and not seats.solo:
         expected = f"batches of fewer rows than the {room} blocks that a GPU holds at once"
         raise RefusedError(Refusal(Code.OCCUPANCY, "batches", expected, f"{largest} rows"))
-    return [one.model_dump() for one in primed]
+    return primed
 
 
 async def link(ranks: Conversation, setup: Setup, generation: int) -> Epochs:
@@ -84,7 +84,7 @@ async def capture(ranks: Conversation, setup: Setup) -> None:
     await ranks.both("serve.capture", asked.model_dump(), _CAPTURE_S, _HARMLESS)
 
 
-def offer(setup: Setup, config: DrafterConfig, names: tuple[Identity, Identity]) -> Offer:
+def offer(setup: Setup, config: DrafterConfig, names: Sequence[Identity]) -> Offer:
     """What ranks that were started so can do."""
     first, second = names
     bounds = bounds_of(config.draft_vocab, 2)
