@@ -23,6 +23,8 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.worker.figures import STATES, Counted, Figures
 
+__all__ = ["ADDRESS", "Figures", "WorkerCollector", "metrics"]
+
 ADDRESS: Final = "127.0.0.1"
 _END_S: Final = 5.0
 _SHORTEST, _LONGEST = 10, 35
@@ -91,8 +93,8 @@ def _gauges(now: Figures) -> Iterator[Metric]:
     looked_up.add_metric(["no"], now.cache_misses)
     yield looked_up
     if now.epochs_left is not None:
-        text = "Part of its epochs that the link has left before a new rendezvous."
-        yield GaugeMetricFamily("pp4_worker_epochs_left_ratio", text, now.epochs_left)
+        text = "Epochs that the busiest row of the link has left."
+        yield GaugeMetricFamily("pp4_worker_epochs_left", text, now.epochs_left)
 
 
 def _waits(counted: Counted) -> Metric:
