@@ -289,6 +289,8 @@ class Captured:
         repeated: Callable[[Callable[[], None]], Callable[[], None]],
     ) -> None:
         self.path, self.shape, self.outputs = body.path, shape, body.packed.words
+        # a recording holds addresses and no buffers: they must not be anybody else's meanwhile
+        self._body = body
         self._replay = repeated(body.launch)
 
     @property

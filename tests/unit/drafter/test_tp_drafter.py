@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import types
 import weakref
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ import torch
 
 from pp4.drafter.heads import HeadMode
 from pp4.drafter.sampling import geometry_of
-from pp4.drafter.shapes import Path
+from pp4.drafter.shapes import Captured, Path
 from pp4.drafter.tp_drafter import TPDrafter
 from pp4.errors import BadInputError, Code, RefusedError
 from pp4.kernels.block import SampledBlock
@@ -490,3 +491,23 @@ def test_the_cache_is_not_filled_between_a_sampled_block_and_its_end():
         drafter.markov.fill(1)
     drafter.markov.used([3])
     assert drafter.markov.fill(1) == 1
+
+
+def test_a_recorded_shape_keeps_the_buffers_that_it_was_recorded_over():
+    """A recording on a GPU holds addresses alone; nobody else may be given them meanwhile."""
+    stage = types.SimpleNamespace(words=torch.zeros(3, dtype=torch.int32))
+
+    class Body:
+        path = Path.ORIGINAL
+        packed = stage
+
+        def launch(self):
+            """Launch nothing."""
+
+    body = Body()
+    seen = weakref.ref(body)
+    captured = Captured(body, (1, 4), lambda launch: lambda: None)
+    del body
+    gc.collect()
+    assert seen() is not None
+    assert captured.replay() is captured
