@@ -135,7 +135,7 @@ class Stage:
 
     def active(self, values: Tensor) -> Tensor:
         """The same values ``[B, n_out]``, 0 on inactive rows."""
-        return torch.where((self.inputs.mode != INACTIVE)[:, None], values, 0)
+        return values.masked_fill((self.inputs.mode == INACTIVE)[:, None], 0)
 
 
 class Packed:

@@ -151,3 +151,26 @@ def expected(config, rows, n_out, device="cpu"):
     ]
     ids = [int(one) for one in random_map(config)] if config.mapped else None
     return reference_outputs(w1, w2, requests, logits.float().cpu().numpy(), ids)
+
+
+CONFIGS = {"five": WIDE, "seven": SEVEN, "reduced": MAPPED, "capped": CAPPED}
+MIXED = (Row(0, 7, 3), Row(1, 0, 12, GREEDY), Row(2, 20, 149, SAMPLED, round=(1 << 32) - 1))
+
+
+def greedy(rows):
+    return [row and replace(row, mode=GREEDY) for row in rows]
+
+
+def check(config, rows, n_out, found):
+    """Every member of every row, used positions and unused ones."""
+    wanted = expected(config, rows, n_out)
+    for name in ("ids", "q", "token", "error"):
+        used = found[name][:, :n_out]
+        assert used.tobytes() == getattr(wanted, name).tobytes(), name
+    unused(found, n_out)
+    return wanted
+
+
+def unused(found, n_out):
+    for name in found.dtype.names:
+        assert not found[name][:, n_out:].any(), name
