@@ -149,20 +149,20 @@ class Ranks:
 class Worker:
     """A server in a thread of its own, and what the test does to it there."""
 
-    def __init__(self, path, *, limits=None, offer=OFFER, serving=True):
+    def __init__(self, path, *, limits=None, offer=OFFER, serving=True, more=()):
         self.path, self.events = path, []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self.do(self._start, limits or Limits(), offer)
+        self.do(self._start, limits or Limits(), offer, more)
         if serving:
             self.do(self.server.serve, self.ranks)
 
-    def _start(self, limits, offer):
+    def _start(self, limits, offer, more):
         self.ranks = Ranks(offer)
         log = lambda event, fields: self.events.append((event, dict(fields)))  # noqa: E731
-        listener = listen_unix(self.path)
-        self.server = Server([listener], ranks=(11, 12), limits=limits, log=log)
+        listeners = [listen_unix(self.path), *more]
+        self.server = Server(listeners, ranks=(11, 12), limits=limits, log=log)
         self.server.start()
 
     def do(self, call, *given):

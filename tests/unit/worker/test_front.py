@@ -1,5 +1,6 @@
 """A worker's sockets over ranks that compute: every question is answered once, and rightly."""
 
+import asyncio
 import contextlib
 import socket
 
@@ -570,8 +571,12 @@ def test_stopping_answers_what_waits_and_lets_the_block_end(worker, client):
     worker.waiting(1)
 
     async def stop():
-        worker.ranks._gate.set()
-        await worker.server.stop(PATIENT_S)
+        stopping = asyncio.create_task(worker.server.stop(PATIENT_S))
+        while worker.server._service.standing(0).counters["waiting"]:
+            await asyncio.sleep(0)
+        assert not stopping.done()
+        worker.ranks.release()
+        await stopping
 
     worker.wait(stop())
     assert client.collect(launched).round == 0
