@@ -148,6 +148,10 @@ class Server:
             self.counters.refusals[error.refusal.code] += 1
             self._log("turned away", error.refusal.as_dict())
             turn_away(connected, error)
+        except OSError as error:
+            # it was gone before it was looked at
+            self._log("turned away", {"error": str(error)})
+            connected.close()
 
     def _admit(self, connected: socket.socket) -> None:
         connected.setblocking(False)
