@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import torch
 import triton
@@ -30,6 +30,28 @@ from pp4.worker.inputs import geometry_of
 
 _CYCLES_PER_NS = 2
 """Clocks of a GPU stay below 2 GHz: a delay is at least as long as asked for."""
+
+
+class _Repeated(Generic[T]):
+    """Launches as a CUDA graph.  It holds addresses alone, so what was launched is kept beside it.
+
+    Args:
+        launch: reads nothing back and returns the tensors that it fills.
+    """
+
+    def __init__(self, launch: Callable[[], T]) -> None:
+        self._launch = launch
+        # the first time loads modules and makes communicators, which cannot be captured
+        launch()
+        torch.cuda.synchronize()
+        given: list[T] = []
+        self._captured = capture(lambda: given.append(launch()))
+        self._given = given[0]
+
+    def __call__(self) -> T:
+        """Launch it again; -> the same tensors every time."""
+        self._captured.replay()
+        return self._given
 
 
 class _CapturedOriginal:
@@ -194,17 +216,7 @@ class Cuda:
 
     def repeated(self, launch: Callable[[], T]) -> Callable[[], T]:
         """Capture a CUDA graph."""
-        # the first time loads modules and makes communicators, which cannot be captured
-        launch()
-        torch.cuda.synchronize()
-        kept: list[T] = []
-        captured = capture(lambda: kept.append(launch()))
-
-        def again() -> T:
-            captured.replay()
-            return kept[0]
-
-        return again
+        return _Repeated(launch)
 
     @property
     def make_block(self) -> MakeBlock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,11 +13,12 @@ from pp4.clock import Deadline
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError, TimedOutError, UncleanError
 from pp4.wire import Request
 from pp4.wire.serving import Serve
+from pp4.worker.figures import Figures, tell_figures
 from pp4.worker.front.limits import Limits
 from pp4.worker.front.listening import Listener
 from pp4.worker.front.server import Server
 from pp4.worker.logs import EventLog
-from pp4.worker.metrics import Figures, metrics
+from pp4.worker.metrics import metrics
 from pp4.worker.notify import Notifier
 from pp4.worker.orders import Orders
 from pp4.worker.permission import Loaded, Permission
@@ -25,8 +26,8 @@ from pp4.worker.serving.memory import Memory
 from pp4.worker.serving.owner import PairDrafting
 from pp4.worker.serving.setup import FEATURE_BYTES
 
+_FIGURES_S = 60.0
 _SIGNALS = {signal.SIGTERM: Exit.DONE, signal.SIGINT: Exit.INTERRUPTED}
-Answer = Callable[[], dict[str, object]]
 
 
 class Life:
@@ -193,6 +194,7 @@ class Life:
         if self._stop is None:
             raise TypeError("an end belongs to a run")
         healthy = asyncio.create_task(self._notifier.keep_alive(lambda: self._server.error is None))
+        telling = asyncio.create_task(tell_figures(self._log, self._figures, _FIGURES_S))
         failing = asyncio.create_task(self._failing())
         deadline = self._permission.deadline
         waited: list[asyncio.Future[Any]] = [self._stop]
@@ -205,9 +207,10 @@ class Life:
                     self._log("hold_over")
                     self._finish(Exit.DONE)
         finally:
-            for task in (healthy, failing):
+            tasks = (healthy, telling, failing)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(healthy, failing, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
         failed = self._server.error is not None
         return Exit.WRONG if failed else self._stop.result()
 
