@@ -62,7 +62,8 @@ class Figures:
         waiting: drafts that wait for a batch.
         cache_hits: positions whose previous token had a cached bias row, on one rank.
         cache_misses: positions whose previous token had none, on one rank.
-        epochs_left: epochs that the busiest row of the link has left; None without a link.
+        epochs_left: part of the link's epochs that is left before a new rendezvous, from 1 down to
+            0; None without a link.
     """
 
     state: str
@@ -71,12 +72,12 @@ class Figures:
     waiting: int = 0
     cache_hits: int = 0
     cache_misses: int = 0
-    epochs_left: int | None = None
+    epochs_left: float | None = None
 
     def fields(self) -> dict[str, object]:
         """Return what a line of the log says."""
         counted = {name: getattr(self.counted, name) for name in _TOLD}
-        left = {} if self.epochs_left is None else {"epochs_left": self.epochs_left}
+        left = {} if self.epochs_left is None else {"epochs_left": round(self.epochs_left, 6)}
         return {
             "state": self.state,
             **counted,

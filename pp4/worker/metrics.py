@@ -93,8 +93,8 @@ def _gauges(now: Figures) -> Iterator[Metric]:
     looked_up.add_metric(["no"], now.cache_misses)
     yield looked_up
     if now.epochs_left is not None:
-        text = "Epochs that the busiest row of the link has left."
-        yield GaugeMetricFamily("pp4_worker_epochs_left", text, now.epochs_left)
+        text = "Part of its epochs that the link has left before a new rendezvous."
+        yield GaugeMetricFamily("pp4_worker_epochs_left_ratio", text, now.epochs_left)
 
 
 def _waits(counted: Counted) -> Metric:

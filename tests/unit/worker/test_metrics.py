@@ -47,7 +47,7 @@ def test_a_scrape_says_what_was_counted(counted):
         waiting=2,
         cache_hits=8,
         cache_misses=9,
-        epochs_left=77,
+        epochs_left=0.75,
     )
     with metrics(0, lambda: now, ABOUT) as port:
         found = scrape(port)
@@ -65,7 +65,7 @@ def test_a_scrape_says_what_was_counted(counted):
         "pp4_worker_sent_bytes_total": 200,
         "pp4_worker_open_requests": 6,
         "pp4_worker_waiting": 2,
-        "pp4_worker_epochs_left": 77,
+        "pp4_worker_epochs_left_ratio": 0.75,
         "pp4_worker_wait_seconds_count": 3,
         "pp4_worker_wait_seconds_sum": 1000.0030009,
     }
@@ -98,7 +98,7 @@ def test_waits_are_a_histogram_that_rises(counted):
 def test_without_a_link_there_are_no_epochs():
     with metrics(0, lambda: Figures("starting", Counters()), ABOUT) as port:
         found = scrape(port)
-    assert ("pp4_worker_epochs_left",) not in found
+    assert ("pp4_worker_epochs_left_ratio",) not in found
     assert found["pp4_worker_state", ("state", "starting")] == 1
     assert found["pp4_worker_wait_seconds_count",] == 0
 
@@ -144,7 +144,7 @@ def test_a_port_that_is_taken_is_refused():
 
 def test_the_log_has_the_same_figures(counted):
     told = []
-    now = Figures("serving", counted, open_requests=6, cache_hits=8, epochs_left=77)
+    now = Figures("serving", counted, open_requests=6, cache_hits=8, epochs_left=0.75)
 
     async def main():
         task = asyncio.create_task(
@@ -178,6 +178,6 @@ def test_the_log_has_the_same_figures(counted):
         "waiting": 0,
         "cache_hits": 8,
         "cache_misses": 0,
-        "epochs_left": 77,
+        "epochs_left": 0.75,
     }
     assert later["blocks"] == 3
