@@ -37,15 +37,16 @@ class _Repeated(Generic[T]):
 
     Args:
         launch: reads nothing back and returns the tensors that it fills.
+        pool: memory of graphs that return nothing: what one makes on its way is nobody's after it.
     """
 
-    def __init__(self, launch: Callable[[], T]) -> None:
+    def __init__(self, launch: Callable[[], T], pool: Any) -> None:
         self._launch = launch
         # the first time loads modules and makes communicators, which cannot be captured
-        launch()
+        first = launch()
         torch.cuda.synchronize()
         given: list[T] = []
-        self._captured = capture(lambda: given.append(launch()))
+        self._captured = capture(lambda: given.append(launch()), pool if first is None else None)
         self._given = given[0]
 
     def __call__(self) -> T:
@@ -116,6 +117,7 @@ class Cuda:
         # of the first link, which no other pair of this owner has; 0 where nothing is linked
         self._generation = 0
         self._compilations: int | None = None
+        self._pool = torch.cuda.graph_pool_handle()
 
     # -- priming ----------------------------------------------------------------------------
 
@@ -216,7 +218,7 @@ class Cuda:
 
     def repeated(self, launch: Callable[[], T]) -> Callable[[], T]:
         """Capture a CUDA graph."""
-        return _Repeated(launch)
+        return _Repeated(launch, self._pool)
 
     @property
     def make_block(self) -> MakeBlock:

@@ -18,7 +18,6 @@ from pp4.worker.front.limits import Limits
 from pp4.worker.front.listening import Listener
 from pp4.worker.front.server import Server
 from pp4.worker.logs import EventLog
-from pp4.worker.metrics import metrics
 from pp4.worker.notify import Notifier
 from pp4.worker.orders import Orders
 from pp4.worker.permission import Loaded, Permission
@@ -135,24 +134,33 @@ class Life:
         """Prime, judge what was loaded, record, serve; -> what a HOLD's step is told."""
         serve, drafting = self._serve, self._drafting
         try:
-            async with asyncio.timeout(serve.limits.start_s):
+            async with asyncio.timeout(self._start_s):
                 await drafting.prime()
                 self._permission.after_priming(Loaded(drafting.kernels, await drafting.libraries()))
                 self._server.primed()
                 self._notifier.status("primed")
                 await drafting.serve()
         except TimeoutError as error:
-            expected = f"a worker that serves within {serve.limits.start_s:g} s"
+            expected = f"a worker that serves within {self._start_s:g} s"
             refusal = Refusal(Code.STEP_TIMEOUT, "start", expected, self._server.state)
             raise TimedOutError(refusal) from error
         facts = await self._facts()
         self._server.serve(drafting)
         if serve.metrics_port is not None:
+            # imported where it is wanted: a worker without metrics needs no package for them
+            from pp4.worker.metrics import metrics
+
             port = stack.enter_context(metrics(serve.metrics_port, self._figures, self._about()))
             self._log("metrics", port=port)
         self._log("serving", switch=self._permission.words, **self._about())
         self._notifier.ready(f"serving; {self._permission.words}")
         return facts
+
+    @property
+    def _start_s(self) -> float:
+        """Seconds that a start may take: it cannot outlast what allows it."""
+        most, deadline = self._serve.limits.start_s, self._permission.deadline
+        return most if deadline is None else min(most, deadline.remaining_s())
 
     async def _facts(self) -> dict[str, object]:
         drafting = self._drafting

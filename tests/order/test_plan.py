@@ -259,7 +259,8 @@ def changed(settings, name):
     value = getattr(settings, name)
     if isinstance(value, Model):
         for member, inside in value.model_dump().items():
-            other = value.model_copy(update={member: (inside or 0) + 1})
+            more = not inside if isinstance(inside, bool) else (inside or 0) + 1
+            other = value.model_copy(update={member: more})
             yield replace(settings, **{name: other})
     elif isinstance(value, tuple):
         # one more, one less, or the same in another order
@@ -285,7 +286,8 @@ def inside_shapes(settings):
     for place, shape in enumerate(settings.more_shapes):
         for member, inside in shape.model_dump().items():
             shapes = list(settings.more_shapes)
-            shapes[place] = shape.model_copy(update={member: inside + 1})
+            other = not inside if isinstance(inside, bool) else inside + 1
+            shapes[place] = shape.model_copy(update={member: other})
             yield replace(settings, more_shapes=tuple(shapes))
 
 
