@@ -71,6 +71,9 @@ def serve(
         bool, typer.Option("--exit-when-failed", help="End once the ranks have failed.")
     ] = False,
     log: Annotated[str, typer.Option(help="Form of the log: json or text.")] = "json",
+    log_blocks: Annotated[
+        bool, typer.Option("--log-blocks", help="A line for each block.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Serve drafts of a checkpoint in the foreground, until a signal ends it."""
@@ -99,7 +102,10 @@ def serve(
         "compiled": str(settings.state_dir / "compiled"),
         "exit_when_failed": exit_when_failed,
         "log": log,
+        "log_blocks": log_blocks,
     }
+    if grant and qualification:
+        raise _usage("--grant", "either a grant or a qualification", "--qualification")
     # before the GPUs are asked, which takes a while
     first, policy = _sound(wanted, gpu or ()), standing_policy(max_age, same_boot)
     require_packages("pp4 worker serve")

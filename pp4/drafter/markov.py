@@ -76,6 +76,8 @@ class MarkovCache:
     def used(self, previous: Iterable[int]) -> None:
         """A block has ended: count what it found, and queue what it did not.
 
+        A block of the original path reads no cache, and nothing is told of it.
+
         Args:
             previous: tokens before the positions of its active rows, row by row: the anchor and
                 the drafted tokens but for the last.
@@ -121,8 +123,8 @@ class MarkovCache:
             self._write(tokens, slots)
             for token, slot in zip(tokens, slots, strict=True):
                 del self._queue[token]
-                self._free.remove(slot)
                 self._slots[token] = slot
+            del self._free[: len(slots)]
         return len(tokens)
 
     def _vacated(self, count: int) -> list[int]:

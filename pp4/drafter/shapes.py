@@ -24,8 +24,9 @@ from pp4.kernels.dyadic24 import WIDTH
 from pp4.kernels.link import Link
 from pp4.kernels.sampled_fused import INACTIVE
 
-_WORDS: Final = {"ids": WIDTH, "q": WIDTH, "token": 1, "confidence": 1, "error": 1, "stamp": 2}
-"""32-bit words of a position by member, in the order of :func:`pp4.drafter.packing.row_type`."""
+_POSITION: Final = packing.row_type(1)
+_WORDS: Final = {name: _POSITION[name].itemsize // 4 for name in _POSITION.names or ()}
+"""32-bit words of one position by member, in the order in which a row has them."""
 
 
 class Path(StrEnum):
@@ -84,6 +85,7 @@ class Inputs:
     def __init__(self, batch: int, device: torch.device) -> None:
         self.words = torch.zeros(packing.input_words(batch), dtype=torch.int32, device=device)
         members, last = self.words.view(-1, batch), len(packing.MEMBERS)
+        # slot, length and anchor lead, so that one conversion takes all three
         self._rows = members[:3]
         _, _, self.anchor, self.mode, self.position, self.round = members[:last].unbind()
         self.key = self.words[last * batch :].view(torch.int64)
@@ -136,7 +138,7 @@ class Stage:
 
     def active(self, values: Tensor) -> Tensor:
         """The same values ``[B, n_out]``, 0 on inactive rows."""
-        return torch.where((self.inputs.mode != INACTIVE)[:, None], values, 0)
+        return values.masked_fill((self.inputs.mode == INACTIVE)[:, None], 0)
 
 
 class Packed:
@@ -289,6 +291,8 @@ class Captured:
         repeated: Callable[[Callable[[], None]], Callable[[], None]],
     ) -> None:
         self.path, self.shape, self.outputs = body.path, shape, body.packed.words
+        # a recording holds addresses and no buffers: they must not be anybody else's meanwhile
+        self._body = body
         self._replay = repeated(body.launch)
 
     @property

@@ -141,8 +141,8 @@ class TPDrafter:
         for shape in shapes:
             stage = Stage(self._model, self._shards, self.geometry.stride, shape)
             original = OriginalBody(stage, self._gather)
-            self._original[shape] = Captured(original, shape, self._repeated)
             self._stages[shape] = stage
+            self._original[shape] = Captured(original, shape, self._repeated)
             self._record_sampled(shape)
 
     def relink(self, link: Link) -> None:
@@ -172,13 +172,14 @@ class TPDrafter:
             self._sampled[shape] = Captured(body, shape, self._repeated)
 
     def _check_shapes(self, shapes: Sequence[Shape]) -> None:
-        block = self.config.block
+        block, rows = self.config.block, None if self._link is None else self._link.rows
         if not shapes or len(set(shapes)) != len(shapes) or set(shapes) & set(self._stages):
             raise BadInputError.of("shapes", "at least one, each once", str(list(shapes)))
         for batch, n_out in shapes:
-            if batch < 1 or not 1 <= n_out <= block:
+            if not 1 <= batch <= (rows or batch) or not 1 <= n_out <= block:
+                most = "or more" if rows is None else f"to {rows}"
                 raise BadInputError.of(
-                    "shape", f"1 row or more, 1 to {block} positions", f"{batch}, {n_out}"
+                    "shape", f"1 {most} rows, 1 to {block} positions", f"{batch}, {n_out}"
                 )
             reasons = unsupported(self.config, n_out) if self._link is not None else ()
             if reasons:

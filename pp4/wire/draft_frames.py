@@ -73,6 +73,9 @@ def _once(members: list[tuple[str, Any]]) -> None:
         raise ValueError("a member stands there twice")
 
 
+_NO_MEMBER_TWICE: Final = json.JSONDecoder(object_pairs_hook=_once)
+
+
 class Decoder(Generic[S]):
     """Turns a stream of bytes into messages, however the bytes are cut.
 
@@ -164,7 +167,7 @@ class Decoder(Generic[S]):
     def _read_meta(self, meta: bytes) -> S:
         try:
             message: S = self._messages.validate_json(meta)
-            json.loads(meta.decode(), object_pairs_hook=_once)
+            _NO_MEMBER_TWICE.decode(meta.decode())
         except (ValidationError, ValueError, RecursionError) as error:
             raise _bad("a message of this protocol", str(error)) from error
         return message

@@ -156,6 +156,7 @@ class Serve(Model):
         compiled: directory of compiled kernels, kept from worker to worker.
         exit_when_failed: end when the ranks have failed, rather than refuse until somebody ends it.
         log: form of the log on standard error.
+        log_blocks: whether each block gets a line of it.
     """
 
     checkpoint: AbsolutePath
@@ -180,6 +181,7 @@ class Serve(Model):
     compiled: AbsolutePath
     exit_when_failed: bool = False
     log: Literal["json", "text"] = "json"
+    log_blocks: bool = False
 
     @field_validator("socket")
     @classmethod

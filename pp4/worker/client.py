@@ -189,7 +189,7 @@ class Client:
             TimedOutError: it has not come; it can be aborted, and is thrown away if it comes.
         """
         deadline = self._deadline(limit_s)
-        ticket = self._submit(ask, deadline)
+        (ticket,) = self._submit([ask], deadline)
         try:
             return self._collect(ticket, deadline)
         except Pp4Error:
@@ -208,7 +208,7 @@ class Client:
             TimedOutError: not all of them have come; like :meth:`draft` for each of those.
         """
         deadline = self._deadline(limit_s)
-        tickets = [self._submit(ask, deadline) for ask in asks]
+        tickets = self._submit(asks, deadline)
         found: list[Proposal | Pp4Error] = []
         for ticket in tickets:
             try:
@@ -223,7 +223,8 @@ class Client:
 
     def submit(self, ask: Ask, limit_s: float | None = None) -> int:
         """Ask for one block; -> a ticket for :meth:`collect`."""
-        return self._submit(ask, self._deadline(limit_s))
+        (ticket,) = self._submit([ask], self._deadline(limit_s))
+        return ticket
 
     def collect(self, ticket: int, limit_s: float | None = None) -> Proposal:
         """Wait for a block that was submitted; a ticket is good for one proposal or refusal.
@@ -281,7 +282,7 @@ class Client:
         self, question: Question, kind: type[A], deadline: Deadline, body: Bytes = b""
     ) -> A:
         """Ask, and wait for an answer of this kind about the same request."""
-        self._talk.ask(question, deadline, body)
+        self._talk.ask([question], deadline, body)
         try:
             answer, _ = self._talk.answer(question.sequence, kind, deadline)
         except Pp4Error:
@@ -297,12 +298,19 @@ class Client:
             if asked != told:
                 raise self._talk.stranger(member, str(asked), str(told))
 
-    def _submit(self, ask: Ask, deadline: Deadline) -> int:
+    def _submit(self, asks: Sequence[Ask], deadline: Deadline) -> list[int]:
         self._greeted()
+        drafts = [self._draft_of(ask) for ask in asks]
+        if drafts:
+            self._talk.ask(drafts, deadline)
+        self._drafts.update((draft.sequence, draft) for draft in drafts)
+        return [draft.sequence for draft in drafts]
+
+    def _draft_of(self, ask: Ask) -> Draft:
         position = ask.position
         if position is None:
             position = self._lengths.get(ask.request, 0) + 1
-        draft = self._made(
+        return self._made(
             Draft,
             request=ask.request,
             generation=ask.generation,
@@ -313,9 +321,6 @@ class Client:
             mode=ask.mode,
             temperature=float(ask.temperature),
         )
-        self._talk.ask(draft, deadline)
-        self._drafts[draft.sequence] = draft
-        return draft.sequence
 
     def _collect(self, ticket: int, deadline: Deadline) -> Proposal:
         draft, offer = self._drafts.get(ticket), self._greeted()

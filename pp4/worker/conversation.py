@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from pp4.clock import Deadline, SystemClock
@@ -52,23 +53,27 @@ class Conversation:
         self._sequence += 1
         return self._sequence
 
-    def ask(self, question: Question, deadline: Deadline, body: Bytes = b"") -> None:
-        """Send a question.
+    def ask(self, questions: Sequence[Question], deadline: Deadline, body: Bytes = b"") -> None:
+        """Send questions in one piece, so that the worker has them together.
+
+        Args:
+            questions: of which only the last has a body.
+            deadline: until all of it has been sent.
+            body: of the last one; it is not copied.
 
         Raises:
             TimedOutError: the worker does not read; that ends the conversation.
             Pp4Error: it is over.
         """
         self._require()
-        start = head(question, len(body))
-        self._waiting.add(question.sequence)
+        *first, last = questions
+        start = b"".join([*(head(question) for question in first), head(last, len(body))])
+        self._waiting.update(question.sequence for question in questions)
         try:
             self._socket.settimeout(max(deadline.remaining_s(), _SOONEST_S))
-            if len(body) > len(start):
-                self._socket.sendall(start)
+            self._socket.sendall(start)
+            if len(body):
                 self._socket.sendall(body)
-            else:
-                self._socket.sendall(start + body)
         except TimeoutError:
             # half a question may be on its way
             raise self._end(TimedOutError(self._late(deadline, "the worker to read"))) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import torch
 import triton
@@ -30,6 +30,29 @@ from pp4.worker.inputs import geometry_of
 
 _CYCLES_PER_NS = 2
 """Clocks of a GPU stay below 2 GHz: a delay is at least as long as asked for."""
+
+
+class _Repeated(Generic[T]):
+    """Launches as a CUDA graph.  It holds addresses alone, so what was launched is kept beside it.
+
+    Args:
+        launch: reads nothing back and returns the tensors that it fills.
+        pool: memory of graphs that return nothing: what one makes on its way is nobody's after it.
+    """
+
+    def __init__(self, launch: Callable[[], T], pool: Any) -> None:
+        self._launch = launch
+        # the first time loads modules and makes communicators, which cannot be captured
+        first = launch()
+        torch.cuda.synchronize()
+        given: list[T] = []
+        self._captured = capture(lambda: given.append(launch()), pool if first is None else None)
+        self._given = given[0]
+
+    def __call__(self) -> T:
+        """Launch it again; -> the same tensors every time."""
+        self._captured.replay()
+        return self._given
 
 
 class _CapturedOriginal:
@@ -94,6 +117,7 @@ class Cuda:
         # of the first link, which no other pair of this owner has; 0 where nothing is linked
         self._generation = 0
         self._compilations: int | None = None
+        self._pool = torch.cuda.graph_pool_handle()
 
     # -- priming ----------------------------------------------------------------------------
 
@@ -194,17 +218,7 @@ class Cuda:
 
     def repeated(self, launch: Callable[[], T]) -> Callable[[], T]:
         """Capture a CUDA graph."""
-        # the first time loads modules and makes communicators, which cannot be captured
-        launch()
-        torch.cuda.synchronize()
-        kept: list[T] = []
-        captured = capture(lambda: kept.append(launch()))
-
-        def again() -> T:
-            captured.replay()
-            return kept[0]
-
-        return again
+        return _Repeated(launch, self._pool)
 
     @property
     def make_block(self) -> MakeBlock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,11 +13,11 @@ from pp4.clock import Deadline
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError, TimedOutError, UncleanError
 from pp4.wire import Request
 from pp4.wire.serving import Serve
+from pp4.worker.figures import Figures, tell_figures
 from pp4.worker.front.limits import Limits
 from pp4.worker.front.listening import Listener
 from pp4.worker.front.server import Server
 from pp4.worker.logs import EventLog
-from pp4.worker.metrics import Figures, metrics
 from pp4.worker.notify import Notifier
 from pp4.worker.orders import Orders
 from pp4.worker.permission import Loaded, Permission
@@ -25,8 +25,8 @@ from pp4.worker.serving.memory import Memory
 from pp4.worker.serving.owner import PairDrafting
 from pp4.worker.serving.setup import FEATURE_BYTES
 
+_FIGURES_S = 60.0
 _SIGNALS = {signal.SIGTERM: Exit.DONE, signal.SIGINT: Exit.INTERRUPTED}
-Answer = Callable[[], dict[str, object]]
 
 
 class Life:
@@ -134,24 +134,33 @@ class Life:
         """Prime, judge what was loaded, record, serve; -> what a HOLD's step is told."""
         serve, drafting = self._serve, self._drafting
         try:
-            async with asyncio.timeout(serve.limits.start_s):
+            async with asyncio.timeout(self._start_s):
                 await drafting.prime()
                 self._permission.after_priming(Loaded(drafting.kernels, await drafting.libraries()))
                 self._server.primed()
                 self._notifier.status("primed")
                 await drafting.serve()
         except TimeoutError as error:
-            expected = f"a worker that serves within {serve.limits.start_s:g} s"
+            expected = f"a worker that serves within {self._start_s:g} s"
             refusal = Refusal(Code.STEP_TIMEOUT, "start", expected, self._server.state)
             raise TimedOutError(refusal) from error
         facts = await self._facts()
         self._server.serve(drafting)
         if serve.metrics_port is not None:
+            # imported where it is wanted: a worker without metrics needs no package for them
+            from pp4.worker.metrics import metrics
+
             port = stack.enter_context(metrics(serve.metrics_port, self._figures, self._about()))
             self._log("metrics", port=port)
         self._log("serving", switch=self._permission.words, **self._about())
         self._notifier.ready(f"serving; {self._permission.words}")
         return facts
+
+    @property
+    def _start_s(self) -> float:
+        """Seconds that a start may take: it cannot outlast what allows it."""
+        most, deadline = self._serve.limits.start_s, self._permission.deadline
+        return most if deadline is None else min(most, deadline.remaining_s())
 
     async def _facts(self) -> dict[str, object]:
         drafting = self._drafting
@@ -193,6 +202,7 @@ class Life:
         if self._stop is None:
             raise TypeError("an end belongs to a run")
         healthy = asyncio.create_task(self._notifier.keep_alive(lambda: self._server.error is None))
+        telling = asyncio.create_task(tell_figures(self._log, self._figures, _FIGURES_S))
         failing = asyncio.create_task(self._failing())
         deadline = self._permission.deadline
         waited: list[asyncio.Future[Any]] = [self._stop]
@@ -205,9 +215,10 @@ class Life:
                     self._log("hold_over")
                     self._finish(Exit.DONE)
         finally:
-            for task in (healthy, failing):
+            tasks = (healthy, telling, failing)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(healthy, failing, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
         failed = self._server.error is not None
         return Exit.WRONG if failed else self._stop.result()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import select
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ OURS: Final = "pp4.worker"
 LONGEST: Final = 4000
 """Bytes of a line; a pipe that takes anything takes a page at once."""
 _SECRET: Final = frozenset({"key", "keys", "features", "nonce", "anchor", "tokens", "granted"})
+_OFTEN: Final = frozenset({"block"})
 _KEPT_BACK: Final = "not logged"
 _LONGEST_FIELD: Final = 500
 _FIELDS: Final = "pp4_fields"
@@ -40,7 +42,8 @@ class EventLog:
         self, event: str, fields: Mapping[str, object] | None = None, /, **more: object
     ) -> None:
         """Tell what happened, in a word and its circumstances."""
-        self._tell(logging.INFO, event, {**(fields or {}), **more})
+        level = logging.DEBUG if event in _OFTEN else logging.INFO
+        self._tell(level, event, {**(fields or {}), **more})
 
     def warn(self, event: str, /, **fields: object) -> None:
         """Tell what an operator should look at."""
@@ -76,7 +79,7 @@ class Lines(logging.Formatter):
             head["event"] = record.getMessage()
         else:
             # of a library: its words, without what is private to it
-            head |= {"event": "library", "logger": record.name, "message": record.getMessage()}
+            head |= {"event": "library", "logger": record.name, "message": _message(record)}
             if record.exc_info and record.exc_info[1]:
                 head["error"] = repr(record.exc_info[1])
         fields = getattr(record, _FIELDS, {})
@@ -114,12 +117,13 @@ class _Bounded(logging.Handler):
         self._dropped += 1
 
 
-def start_logging(form: Form, descriptor: int = 2) -> EventLog:
+def start_logging(form: Form, descriptor: int = 2, *, blocks: bool = False) -> EventLog:
     """Send the log of this process to a descriptor, what libraries log included.
 
     Args:
         form: of the lines.
         descriptor: standard error where none is given.
+        blocks: whether each block gets its line, of which there can be thousands a second.
     """
     handler = _Bounded(descriptor)
     handler.setFormatter(Lines(form))
@@ -130,8 +134,16 @@ def start_logging(form: Form, descriptor: int = 2) -> EventLog:
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
     ours = logging.getLogger(OURS)
-    ours.setLevel(logging.INFO)
+    ours.setLevel(logging.DEBUG if blocks else logging.INFO)
     return EventLog(ours)
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:
+        # the arguments do not fit: somebody else's mistake, which must not reach whoever logged
+        return str(record.msg)
 
 
 def _plain(name: str, value: object) -> object:
@@ -145,6 +157,9 @@ def _plain(name: str, value: object) -> object:
     if isinstance(value, bytes | bytearray | memoryview):
         # bytes are features or worse, by whatever name
         return _KEPT_BACK
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no word for it
+        return repr(value)
     if value is None or isinstance(value, bool | int | float):
         return value
     text = str(value)

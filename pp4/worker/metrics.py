@@ -6,10 +6,9 @@ Nothing here is counted twice: a scrape reads what the server keeps anyway.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import start_http_server
 from prometheus_client.core import (
@@ -22,76 +21,14 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from pp4.errors import Code, Refusal, RefusedError
+from pp4.worker.figures import STATES, Counted, Figures
 
-STATES: Final = ("starting", "primed", "serving", "failed", "torn down")
+__all__ = ["ADDRESS", "Figures", "WorkerCollector", "metrics"]
+
 ADDRESS: Final = "127.0.0.1"
 _END_S: Final = 5.0
 _SHORTEST, _LONGEST = 10, 35
 """Powers of two: 1 us to 34 s."""
-
-
-class Counted(Protocol):
-    """What a server counts, as far as it becomes metrics.
-
-    Attributes:
-        blocks: batches that were launched.
-        rows: requests' rows in them.
-        padded_rows: rows without a request in them.
-        positions: drafted positions that left.
-        replies: drafts that left.
-        aborted: drafts that were given up.
-        connections: that were let in.
-        disconnects: of those.
-        received_bytes: from clients.
-        sent_bytes: to clients.
-        wait_ns: from arrival to launch, of all rows together.
-        waits: rows by their wait: bucket ``i`` is below ``2**i`` ns, the last is all the rest.
-        refusals: by code.
-    """
-
-    blocks: int
-    rows: int
-    padded_rows: int
-    positions: int
-    replies: int
-    aborted: int
-    connections: int
-    disconnects: int
-    received_bytes: int
-    sent_bytes: int
-    wait_ns: int
-
-    @property
-    def waits(self) -> Sequence[int]:
-        """See above."""
-
-    @property
-    def refusals(self) -> Mapping[str, int]:
-        """See above."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """How a worker is at one moment.
-
-    Attributes:
-        state: one of :data:`STATES`.
-        counted: since its start.
-        open_requests: requests that are open.
-        waiting: drafts that wait for a batch.
-        cache_hits: positions whose previous token had a cached bias row, on one rank.
-        cache_misses: positions whose previous token had none, on one rank.
-        epochs_left: epochs that the most used row of the link has left; None without a link.
-    """
-
-    state: str
-    counted: Counted
-    open_requests: int = 0
-    waiting: int = 0
-    cache_hits: int = 0
-    cache_misses: int = 0
-    epochs_left: int | None = None
-
 
 _COUNTERS: Final = (
     ("blocks", "Batches that were launched."),
@@ -156,8 +93,8 @@ def _gauges(now: Figures) -> Iterator[Metric]:
     looked_up.add_metric(["no"], now.cache_misses)
     yield looked_up
     if now.epochs_left is not None:
-        text = "Epochs that the most used row of the link has left."
-        yield GaugeMetricFamily("pp4_worker_epochs_left", text, now.epochs_left)
+        text = "Part of its epochs that the link has left before a new rendezvous."
+        yield GaugeMetricFamily("pp4_worker_epochs_left_ratio", text, now.epochs_left)
 
 
 def _waits(counted: Counted) -> Metric:

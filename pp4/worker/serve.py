@@ -145,7 +145,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         settings = arguments[0].encode() if arguments else b""
         serve = read_settings(settings)
-        log = start_logging(serve.log)
+        log = start_logging(serve.log, blocks=serve.log_blocks)
         return int(run(serve, log))
     except Pp4Error as error:
         log.fail("refused", **error.refusal.as_dict())

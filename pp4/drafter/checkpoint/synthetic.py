@@ -177,7 +177,7 @@ def _arguments() -> argparse.ArgumentParser:
         ("kv-heads", 2, "key and value heads"),
         ("head-dim", 64, "width of a head"),
         ("intermediate", 512, "width inside the feed-forward network"),
-        ("positions", 4096, "positions of the backbone"),
+        ("positions", 8192, "positions of the backbone"),
         ("block", 5, "queries of a block"),
         ("features", 3, "tapped layers of the target"),
         ("rank", 64, "rank of the Markov head"),

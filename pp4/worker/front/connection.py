@@ -89,8 +89,10 @@ class Connection:
             self._outbox.drop()
             writer.cancel()
             # the loop may still watch the descriptor for it, which the next client could get
-            await asyncio.gather(writer, return_exceptions=True)
-            self._socket.close()
+            try:
+                await asyncio.gather(writer, return_exceptions=True)
+            finally:
+                self._socket.close()
             await self._leave()
 
     async def _read(self) -> None:
@@ -136,9 +138,10 @@ class Connection:
             with contextlib.suppress(Pp4Error):
                 await self._forget(request)
 
-    async def flush(self, limit_s: float) -> None:
-        """Let answers leave, then let nothing follow."""
+    async def end(self, limit_s: float) -> None:
+        """Let answers leave, then make :meth:`run` end."""
         await self._outbox.flush(limit_s)
+        self._outbox.drop()
 
     # -- answers ----------------------------------------------------------------------------
 

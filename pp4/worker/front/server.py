@@ -111,12 +111,17 @@ class Server:
         for listener in self._listeners:
             asyncio.get_running_loop().remove_reader(listener.socket)
             listener.close()
+        self._listeners = ()
         await self._service.stop(limit_s)
-        await asyncio.gather(*(client.flush(limit_s) for client in self._clients))
+        await asyncio.gather(*(client.end(limit_s) for client in self._clients))
+        if clients := list(self._clients.values()):
+            # they end by themselves, unless the ranks hold on to a call that was given up
+            await asyncio.wait(clients, timeout=limit_s)
         tasks = [*self._clients.values(), *self._works]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks, timeout=limit_s)
 
     # -- clients ----------------------------------------------------------------------------
 
@@ -148,6 +153,10 @@ class Server:
             self.counters.refusals[error.refusal.code] += 1
             self._log("turned away", error.refusal.as_dict())
             turn_away(connected, error)
+        except OSError as error:
+            # it was gone before it was looked at
+            self._log("turned away", {"error": str(error)})
+            connected.close()
 
     def _admit(self, connected: socket.socket) -> None:
         connected.setblocking(False)

@@ -202,9 +202,11 @@ class PairDrafting:
         return EPOCH_LIMIT - self._epochs.start if given is None else given
 
     @property
-    def epochs_left(self) -> int | None:
-        """Epochs that the busiest row has left; None where nothing is exchanged."""
-        return self._most_epochs - self._epochs.furthest if self._epochs.rows else None
+    def epochs_left(self) -> float | None:
+        """Part of the epochs that is left before a new rendezvous; None where there is no link."""
+        if not self._epochs.rows:
+            return None
+        return max(0.0, 1.0 - self._epochs.furthest / (_DRAIN_AT * self._most_epochs))
 
     # -- what was loaded ----------------------------------------------------------------------
 

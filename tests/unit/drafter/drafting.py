@@ -35,14 +35,14 @@ def at_once(launch):
     return launch
 
 
-def parts_of(config, ranks=(0, 1), seed=0):
+def parts_of(config, ranks=(0, 1), seed=0, device="cpu"):
     tensors = random_tensors(config, seed)
-    return [weights_of(config, tensors, rank, 2) for rank in ranks]
+    return [weights_of(config, tensors, rank, 2, device=device) for rank in ranks]
 
 
-def solo(config, shapes=(), *, on=True, rows=4, **more):
+def solo(config, shapes=(), *, on=True, rows=4, device="cpu", **more):
     """A drafter that holds both shards, with its shapes recorded."""
-    link = SoloLink(rows) if on else None
+    link = SoloLink(rows, device=device) if on else None
     given = {
         "slots": SLOTS,
         "context": CONTEXT,
@@ -54,7 +54,7 @@ def solo(config, shapes=(), *, on=True, rows=4, **more):
         "make_block": ReferenceBlock,
         **more,
     }
-    drafter = TPDrafter(parts_of(config), **given)
+    drafter = TPDrafter(parts_of(config, device=device), **given)
     for batch, n_out in shapes:
         drafter.prepare([batch], [n_out])
     return drafter
@@ -91,7 +91,8 @@ def catch_up(cache, config, rows):
             cache.open(row.request)
         known = cache.length(row.request)
         if known < row.length:
-            cache.append(row.request, features_of(config, CONTEXT, row.request)[known : row.length])
+            features = features_of(config, CONTEXT, row.request)[known : row.length]
+            cache.append(row.request, features.to(cache.keys.device))
 
 
 def packed(drafter, rows):
@@ -116,7 +117,7 @@ def draft(drafter, n_out, rows):
     shape = (len(rows), n_out)
     drafter.inputs(shape).copy_(packed(drafter, rows))
     captured = drafter.heads(shape, modes_of(rows))
-    raw = captured.outputs.numpy().tobytes()
+    raw = captured.outputs.cpu().numpy().tobytes()
     rows_type = packing.row_type(drafter.config.block)
     found = np.frombuffer(raw, rows_type, len(rows))
     tail = np.frombuffer(raw, "<i8", offset=len(rows) * rows_type.itemsize)
@@ -124,10 +125,10 @@ def draft(drafter, n_out, rows):
     return captured, found, tail
 
 
-def base_of(config: DrafterConfig, rows, n_out):
+def base_of(config: DrafterConfig, rows, n_out, device="cpu"):
     """Hidden states and base logits by a plain drafter of each rank; -> ([B,k,H], [B,n,V])."""
     logits = []
-    for part in parts_of(config):
+    for part in parts_of(config, device=device):
         plain = Drafter(part, slots=SLOTS, context=CONTEXT)
         catch_up(plain.cache, config, rows)
         requests = [None if row is None else row.request for row in rows]
@@ -137,9 +138,9 @@ def base_of(config: DrafterConfig, rows, n_out):
     return hidden, torch.cat(logits, dim=-1)
 
 
-def expected(config, rows, n_out):
+def expected(config, rows, n_out, device="cpu"):
     """Outputs by the exact reference, over base logits that are computed apart."""
-    _, logits = base_of(config, rows, n_out)
+    _, logits = base_of(config, rows, n_out, device)
     tensors = random_tensors(config)
     w1, w2 = (tensors[f"markov_head.markov_{one}.weight"].float().numpy() for one in ("w1", "w2"))
     requests = [
@@ -149,4 +150,27 @@ def expected(config, rows, n_out):
         for row in rows
     ]
     ids = [int(one) for one in random_map(config)] if config.mapped else None
-    return reference_outputs(w1, w2, requests, logits.float().numpy(), ids)
+    return reference_outputs(w1, w2, requests, logits.float().cpu().numpy(), ids)
+
+
+CONFIGS = {"five": WIDE, "seven": SEVEN, "reduced": MAPPED, "capped": CAPPED}
+MIXED = (Row(0, 7, 3), Row(1, 0, 12, GREEDY), Row(2, 20, 149, SAMPLED, round=(1 << 32) - 1))
+
+
+def greedy(rows):
+    return [row and replace(row, mode=GREEDY) for row in rows]
+
+
+def check(config, rows, n_out, found):
+    """Every member of every row, used positions and unused ones."""
+    wanted = expected(config, rows, n_out)
+    for name in ("ids", "q", "token", "error"):
+        used = found[name][:, :n_out]
+        assert used.tobytes() == getattr(wanted, name).tobytes(), name
+    unused(found, n_out)
+    return wanted
+
+
+def unused(found, n_out):
+    for name in found.dtype.names:
+        assert not found[name][:, n_out:].any(), name

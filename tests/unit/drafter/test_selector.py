@@ -202,7 +202,7 @@ def test_a_bias_in_parts_is_the_bias_at_once(products):
     whole, parts = (
         OriginalSelector(
             w1, w2, first_id=0, gather=None, batch=3, n_out=1, **more
-        )._bias(previous, w2)
+        )._bias(previous, w1, w2)
         for more in ({}, {"products": products})
     )  # fmt: skip
     assert torch.equal(whole.view(torch.int16), parts.view(torch.int16))

@@ -1,0 +1,217 @@
+"""A front over ranks that compute: what they answer is a function of what they were given."""
+
+import asyncio
+import contextlib
+import hashlib
+import threading
+import time
+from concurrent.futures import Future
+
+import numpy as np
+
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
+from pp4.wire.drafts import reply_bytes
+from pp4.wire.offers import Offer
+from pp4.worker.client import Client
+from pp4.worker.front.limits import Limits
+from pp4.worker.front.listening import listen_unix
+from pp4.worker.front.server import Server
+
+PATIENT_S = 30.0
+BLOCK = 5
+WIDTH = 3
+OFFER = Offer(
+    definition="a definition",
+    definition_sha256="00" * 32,
+    vocab=1000,
+    draft_vocab=1000,
+    bounds=((0, 500), (500, 1000)),
+    block=BLOCK,
+    depths=(4, 5),
+    feature_width=WIDTH,
+    context=64,
+    slots=16,
+    batches=(1, 4, 8),
+    sampled=True,
+    device="a double",
+    devices=("first", "second"),
+)
+LOST = WrongError(Refusal(Code.RANK_DIED, "rank 1", "two ranks", "one", left="rank 0"))
+
+
+def features_of(seed, tokens):
+    """``[tokens, WIDTH]`` bits."""
+    return np.random.default_rng(seed).integers(0, 1 << 16, (tokens, WIDTH), dtype=np.uint16)
+
+
+def words_of(n_out, key, position, round_, anchor, sampled, features):
+    """What the ranks answer, as words ``[n_out, 66]``: a crossed reply is another one."""
+    given = f"{n_out} {key} {position} {round_} {anchor} {sampled}".encode() + bytes(features)
+    seed = int.from_bytes(hashlib.sha256(given).digest()[:8], "big")
+    return np.random.default_rng(seed).integers(1, 1 << 30, (n_out, 66), dtype=np.int32)
+
+
+def reply_of(n_out, *given):
+    """The bytes of a row."""
+    words = np.zeros((BLOCK, 66), np.int32)
+    words[:n_out] = words_of(n_out, *given)
+    members = (words[:, :32], words[:, 32:64], words[:, 64], words[:, 65])
+    return b"".join(np.ascontiguousarray(member).tobytes() for member in members)
+
+
+def same(proposal, n_out, *given):
+    """Whether a proposal is exactly what the ranks answer to this."""
+    words = words_of(n_out, *given)
+    return (
+        np.array_equal(proposal.ids, words[:, :32])
+        and np.array_equal(proposal.q.view(np.int32), words[:, 32:64])
+        and np.array_equal(proposal.tokens, words[:, 64])
+        and np.array_equal(proposal.confidence.view(np.int32), words[:, 65])
+    )
+
+
+class Ranks:
+    """Drafts, and does as it is told; everything here runs in the loop but the events."""
+
+    def __init__(self, offer=OFFER):
+        self.offer, self.failed = offer, None
+        self.features = {}
+        self.calls = []
+        self.refusing = {}
+        self.entered, self.overlapped = threading.Event(), False
+        self._busy = False
+        self._gate, self._lost = asyncio.Event(), asyncio.get_running_loop().create_future()
+        self._gate.set()
+
+    @contextlib.asynccontextmanager
+    async def _call(self, verb, *given):
+        self.overlapped |= self._busy
+        self._busy = True
+        try:
+            self.calls.append((verb, *given))
+            await asyncio.sleep(0)
+            if verb in self.refusing:
+                raise self.refusing.pop(verb)
+            if verb == "draft":
+                self.entered.set()
+                await self._gate.wait()
+            yield
+        finally:
+            self._busy = False
+
+    async def open(self, request):
+        async with self._call("open", request):
+            if len(self.features) >= self.offer.slots:
+                raise RefusedError(Refusal(Code.CACHE_FULL, "cache", "a free slot", "none"))
+            assert request not in self.features
+            self.features[request] = b""
+
+    async def append(self, request, tokens, features):
+        async with self._call("append", request):
+            assert len(features) == tokens * WIDTH * 2
+            if self._length(request) + tokens > self.offer.context:
+                raise RefusedError(Refusal(Code.CACHE_FULL, "cache", "room", "none"))
+            self.features[request] += bytes(features)
+            return self._length(request)
+
+    def _length(self, request):
+        return len(self.features[request]) // (WIDTH * 2)
+
+    async def close(self, request):
+        async with self._call("close", request):
+            del self.features[request]
+
+    async def draft(self, n_out, rows):
+        async with self._call("draft", n_out, tuple(row.request for row in rows)):
+            assert len({row.request for row in rows}) == len(rows) <= max(self.offer.batches)
+            return [self._reply(n_out, row) for row in rows]
+
+    def _reply(self, n_out, row):
+        given = (row.key, row.position, row.round, row.anchor, row.sampled)
+        assert row.position == self._length(row.request) + 1
+        return reply_of(n_out, *given, self.features[row.request])
+
+    async def lost(self):
+        return await asyncio.shield(self._lost)
+
+    def block(self):
+        self.entered.clear()
+        self._gate.clear()
+
+    def release(self):
+        self._gate.set()
+
+    def lose(self, error=LOST):
+        self.failed = error
+        self._lost.set_result(error)
+
+
+class Worker:
+    """A server in a thread of its own, and what the test does to it there."""
+
+    def __init__(self, path, *, limits=None, offer=OFFER, serving=True, more=()):
+        self.path, self.events = path, []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self.do(self._start, limits or Limits(), offer, more)
+        if serving:
+            self.do(self.server.serve, self.ranks)
+
+    def _start(self, limits, offer, more):
+        self.ranks = Ranks(offer)
+        log = lambda event, fields: self.events.append((event, dict(fields)))  # noqa: E731
+        listeners = [listen_unix(self.path), *more]
+        self.server = Server(listeners, ranks=(11, 12), limits=limits, log=log)
+        self.server.start()
+
+    def do(self, call, *given):
+        """Call in the loop, and wait."""
+        done = Future()
+
+        def run():
+            try:
+                done.set_result(call(*given))
+            except BaseException as error:
+                done.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return done.result(PATIENT_S)
+
+    def wait(self, coroutine):
+        """Run in the loop, and wait."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENT_S)
+
+    def until(self, condition):
+        """Wait until something holds, looked at in the loop."""
+        end = time.monotonic() + PATIENT_S
+        while not self.do(condition):
+            assert time.monotonic() < end, "it never came true"
+            time.sleep(0.005)
+
+    def waiting(self, count):
+        """Wait until as many drafts wait."""
+        self.until(lambda: self.server._service.standing(0).counters["waiting"] == count)
+
+    def client(self, depth=4):
+        client = Client.unix(self.path, PATIENT_S)
+        try:
+            if depth:
+                client.hello(depth)
+        except Pp4Error:
+            client.disconnect()
+            raise
+        return client
+
+    def close(self):
+        try:
+            self.wait(self.server.stop(0.2))
+            assert self.do(lambda: asyncio.all_tasks(self._loop)) == set()
+            assert not self.ranks.overlapped
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(PATIENT_S)
+            self._loop.close()
+
+
+assert len(reply_of(4, 0, 0, 0, 0, False, b"")) == reply_bytes(BLOCK)
