@@ -40,7 +40,7 @@ DIFFERENCES = (
     "GPUs are named by UUID and locked; foreign processes and memory in use are looked at",
     "the HOLD has a lease, a fence that outlives it and a deadline on the receiving host",
     "shapes are those of production, with 100,000 rows and 1,000 replays in place of a few",
-    "gate 6 (scope full) compares the worker with the archived receipt of a solo one",
+    "gate 6 compares the whole worker with an archived solo receipt (scope full)",
 )
 
 

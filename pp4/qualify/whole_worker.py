@@ -204,9 +204,9 @@ def identity_of(context: Context, ran: WholeRun, solo_kernels: frozenset[Binary]
         solo_kernels: the solo kernel of the worker's shape as it is compiled here.
     """
     frozen = ran.frozen
-    model = context.gpus()[0].name if context.hold.gpus else frozen.device
+    models = sorted({gpu.name for gpu in context.gpus()}) if context.hold.gpus else [frozen.device]
     return Identity(
-        gpu_model=model,
+        gpu_model=" and ".join(models),
         definition_sha256=frozen.definition_sha256,
         query_block=frozen.query_block,
         checkpoint_sha256=ran.checkpoint_sha256,
