@@ -10,6 +10,7 @@ import pytest
 from pp4.clock import SystemClock
 from pp4.config import INTERPRETED, ON_GPUS
 from pp4.errors import Code, RefusedError, WrongError
+from pp4.hold.inner import InnerHold
 from pp4.hold.processes import boot_id
 from pp4.hold.rehearsal import open_rehearsal
 from pp4.qualify import rehearsal, whole_worker
@@ -181,6 +182,12 @@ def test_an_answer_that_says_more_or_less_is_refused(started):
         hold.ran()
     assert caught.value.refusal.code is Code.BAD_FRAME
     assert hold.stopped == [hold.client, hold.server]
+
+
+def test_a_step_of_a_hold_hands_on_what_its_host_granted():
+    admitted = rehearsal.admission(installed_source())
+    hold = InnerHold(admitted, SystemClock(), GRANTED, None)
+    assert whole_worker.grant_of(hold) == GRANTED
 
 
 def test_a_rehearsal_hands_on_a_grant_of_names(tmp_path):
