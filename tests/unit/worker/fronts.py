@@ -79,6 +79,7 @@ class Ranks:
         self.calls = []
         self.refusing = {}
         self.entered, self.overlapped = threading.Event(), False
+        self.blocking, self.stubborn = {"draft"}, False
         self._busy = False
         self._gate, self._lost = asyncio.Event(), asyncio.get_running_loop().create_future()
         self._gate.set()
@@ -92,12 +93,20 @@ class Ranks:
             await asyncio.sleep(0)
             if verb in self.refusing:
                 raise self.refusing.pop(verb)
-            if verb == "draft":
+            if verb in self.blocking:
                 self.entered.set()
-                await self._gate.wait()
+                await self._pass()
             yield
         finally:
             self._busy = False
+
+    async def _pass(self):
+        try:
+            await self._gate.wait()
+        except asyncio.CancelledError:
+            if not self.stubborn:
+                raise
+            await self._gate.wait()
 
     async def open(self, request):
         async with self._call("open", request):

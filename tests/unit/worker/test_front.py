@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import threading
 
 import pytest
 
@@ -11,6 +12,7 @@ from pp4.wire.draft_frames import Decoder, encode
 from pp4.wire.drafts import ANSWERS, Close, Draft, Features, Hello, Open, Status
 from pp4.worker.client import Ask, Client
 from pp4.worker.front.limits import Limits
+from pp4.worker.front.turns import Turns
 from tests.unit.worker.fronts import LOST, OFFER, PATIENT_S, WIDTH, Worker, features_of, same
 
 
@@ -465,6 +467,55 @@ def test_when_the_ranks_are_lost_everyone_is_told_the_same_at_once(worker, clien
     ]
 
 
+@pytest.mark.parametrize("verb", ["open", "append", "close"])
+def test_a_call_that_never_ends_ends_with_the_ranks(worker, client, verb):
+    ready(client, 1)
+    worker.ranks.blocking = {verb}
+    worker.do(worker.ranks.block)
+    calls = {
+        "open": lambda: client.open(2, key=1),
+        "append": lambda: client.features(1, features_of(1, 1)),
+        "close": lambda: client.close(1),
+    }
+    losing = threading.Timer(
+        0, lambda: worker.ranks.entered.wait(PATIENT_S) and worker.do(worker.ranks.lose)
+    )
+    losing.start()
+    with refused(Code.RANK_DIED):
+        calls[verb]()
+    losing.join()
+
+
+def test_nobody_waits_for_ranks_that_do_not_let_go(worker, client):
+    ready(client, 1)
+    worker.do(worker.ranks.block)
+    worker.ranks.stubborn = True
+    launched = client.submit(Ask(1, round=0, anchor=1))
+    assert worker.ranks.entered.wait(PATIENT_S)
+    with raw(worker) as opening:
+        opening.sendall(
+            encode(Hello(sequence=1, depth=4)) + encode(Open(sequence=2, request=1, key=1))
+        )
+        worker.until(lambda: len(worker.server._service._turns._waiting) == 1)
+        worker.do(worker.ranks.lose)
+        assert answers(opening, 2)[1].refusal == LOST.refusal.as_dict()
+        with refused(Code.RANK_DIED):
+            client.collect(launched)
+    worker.do(worker.ranks.release)
+
+
+def test_a_fault_of_the_front_itself_is_told_and_not_waited_for(worker, client):
+    ready(client, 1)
+
+    def fault(*_):
+        raise KeyError("nobody foresaw it")
+
+    worker.server._service._count = fault
+    with refused(Code.INTERNAL):
+        client.draft(Ask(1, round=0, anchor=1))
+    assert client.status().state == "failed"
+
+
 @pytest.mark.parametrize("verb", ["open", "append", "close", "draft"])
 @pytest.mark.parametrize("error", [LOST, ValueError("nobody foresaw it")], ids=["known", "not"])
 def test_an_error_of_any_call_is_the_end(worker, client, verb, error):
@@ -526,6 +577,23 @@ def test_a_client_that_never_reads_is_dropped_and_the_others_go_on(make):
         assert worker.server.counters.sent_bytes < 8 << 20
 
 
+def test_the_questions_of_a_client_that_does_not_read_wait_too(make):
+    worker = make(limits=Limits(unread_bytes=4096))
+    with raw(worker) as silent:
+        silent.setblocking(False)
+        worker.until(lambda: len(worker.server._clients) == 1)
+        (outbox,) = worker.do(lambda: [one._outbox for one in worker.server._clients])
+
+        def enough():
+            with contextlib.suppress(BlockingIOError):
+                silent.send(encode(Status(sequence=1)) * 1000)
+            return not outbox._room.is_set() or outbox._bytes > 1 << 20
+
+        worker.until(enough)
+        one = len(encode(worker.do(worker.server._service.standing, 1)))
+        assert 4096 < outbox._bytes <= 4096 + one
+
+
 def test_until_the_ranks_serve_a_worker_says_how_far_it_is(make):
     worker = make(serving=False)
     with worker.client(depth=0) as client:
@@ -569,6 +637,9 @@ def test_stopping_answers_what_waits_and_lets_the_block_end(worker, client):
     assert worker.ranks.entered.wait(PATIENT_S)
     waiting = client.submit(Ask(2, round=0, anchor=1))
     worker.waiting(1)
+    opening = raw(worker)
+    opening.sendall(encode(Hello(sequence=1, depth=4)) + encode(Open(sequence=2, request=1, key=1)))
+    worker.until(lambda: len(worker.server._service._turns._waiting) == 1)
 
     async def stop():
         stopping = asyncio.create_task(worker.server.stop(PATIENT_S))
@@ -579,6 +650,11 @@ def test_stopping_answers_what_waits_and_lets_the_block_end(worker, client):
         await stopping
 
     worker.wait(stop())
+    told = answers(opening, None)
+    opening.close()
+    assert [one.verb for one in told] == ["WELCOME", "REFUSED"]
+    assert told[1].refusal["code"] == Code.INTERRUPTED
+    assert [call[0] for call in worker.ranks.calls].count("open") == 2
     assert client.collect(launched).round == 0
     with refused(Code.INTERRUPTED):
         client.collect(waiting)
@@ -598,3 +674,24 @@ def test_stopping_does_not_wait_for_a_block_that_never_ends(worker, client):
     worker.wait(worker.server.stop(0.1))
     with refused(Code.INTERRUPTED):
         client.collect(launched)
+
+
+def test_whose_turn_comes_as_the_worker_stops_does_not_get_it():
+    async def main():
+        turns, taken = Turns(), []
+
+        async def take():
+            async with turns.taken():
+                taken.append("a turn")
+
+        async with turns.taken():
+            waiting = asyncio.create_task(take())
+            await asyncio.sleep(0)
+        # it was handed on, and whoever has it has not run yet
+        turns.shut(LOST)
+        await asyncio.wait([waiting])
+        assert waiting.exception().refusal == LOST.refusal
+        assert taken == []
+        assert await turns.idle(0.0)
+
+    asyncio.run(main())
