@@ -12,22 +12,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pp4 import __version__
-from pp4.cli import drafter, holds
-from pp4.cli.call import AsJson, Call, call_of
+from pp4.cli import drafter, holds, qualify, worker
+from pp4.cli.call import AsJson, Call, MaxAge, SameBoot, call_of, standing_policy
 from pp4.config import load_settings
 from pp4.console import Console
 from pp4.console.endings import Stopped, answer, signals
 from pp4.errors import Code, Exit, Refusal, RefusedError, UsageError
-
-if TYPE_CHECKING:
-    from pp4.qualify.reasons import StandingPolicy
-
-_REHEARSED = Path("pp4-rehearsal")
 
 app = typer.Typer(
     help="Qualify a physical pair of GPUs for sampled DSpark drafting; leave checkable receipts.",
@@ -38,6 +33,7 @@ app = typer.Typer(
 app.add_typer(holds.hold, name="hold")
 app.add_typer(holds.host, name="host")
 app.add_typer(drafter.drafter, name="drafter")
+app.add_typer(worker.worker, name="worker")
 
 
 def _say_version(context: typer.Context, wanted: bool) -> None:
@@ -56,140 +52,8 @@ def root(
     """Qualify a physical pair of GPUs for sampled DSpark drafting; leave checkable receipts."""
 
 
-@app.command("pair-qualify")
-def pair_qualify(
-    context: typer.Context,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Rehearse every gate on the CPU of this machine.")
-    ] = False,
-    hold: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|local",
-            help="Hold two GPUs of the host that a HOLD file names, or of this machine ('local').",
-        ),
-    ] = None,
-    dry_run_device: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run-device", help="With a HOLD file: rehearse there, without touching a GPU."
-        ),
-    ] = False,
-    soak: Annotated[
-        int,
-        typer.Option(min=0, max=60, help="Minutes of exchanges with random skew after the gates."),
-    ] = 0,
-    solo: Annotated[
-        Path | None, typer.Option(help="Solo receipt that the run has to match.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Directory for the receipt; pp4-rehearsal, or that of this user's receipts."
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> int:
-    """Run the gates on a pair of ranks and write a receipt."""
-    from pp4.qualify.standing import KEPT
-    from pp4.receipts.canonical import read_file
-
-    call = call_of(context)
-    _require_one_way(dry_run, hold, dry_run_device, soak, solo)
-    evidence = [("identity_reference", read_file(solo))] if solo else []
-    kept = out or call.settings.state_dir / KEPT
-    with call.console.progress() as progress:
-        call.running = True
-        if hold is None:
-            from pp4.qualify.rehearsal import rehearse
-
-            outcome = rehearse(out or _REHEARSED, progress)
-        else:
-            from pp4.qualify.held import qualify_on_host
-            from pp4.qualify.wanted import Wanted
-
-            outcome = qualify_on_host(
-                holds.file_of(hold, call.settings),
-                Wanted(
-                    "rehearsal" if dry_run_device else "pair",
-                    hold,
-                    evidence=evidence,
-                    soak_minutes=soak,
-                ),
-                (out or _REHEARSED) if dry_run_device else kept,
-                progress,
-                state_dir=call.settings.state_dir,
-            )
-        call.running = False
-    call.console.outcome(outcome)
-    return int(outcome.exit)
-
-
-def _require_one_way(
-    dry_run: bool, hold: str | None, dry_run_device: bool, soak: int, solo: Path | None
-) -> None:
-    """Refuse a run that is neither a rehearsal nor one in a HOLD, or both."""
-    physical = soak or solo
-    if (
-        dry_run == (hold is not None)
-        or (dry_run_device and not hold)
-        or ((dry_run or dry_run_device) and physical)
-    ):
-        options = (
-            ("--dry-run", dry_run),
-            ("--hold", hold),
-            ("--dry-run-device", dry_run_device),
-            ("--soak", soak),
-            ("--solo", solo),
-        )
-        given = [name for name, on in options if on]
-        raise UsageError(
-            Refusal(
-                code=Code.USAGE,
-                where="pp4 pair-qualify",
-                expected="either --dry-run alone, or --hold FILE or local; "
-                "--dry-run-device goes with --hold, and neither rehearsal with --soak or --solo",
-                found=" and ".join(given) or "neither",
-                next="pp4 pair-qualify --dry-run",
-            )
-        )
-
-
-@app.command("solo-qualify")
-def solo_qualify(
-    context: typer.Context,
-    gpu: Annotated[
-        str | None, typer.Option(help="UUID, its beginning, or index; the first GPU otherwise.")
-    ] = None,
-    hold: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE|local", help="The host of a HOLD file, and its GPUs; this one otherwise."
-        ),
-    ] = "local",
-    out: Annotated[
-        Path | None, typer.Option(help="Directory for the receipt; that of this user's otherwise.")
-    ] = None,
-    as_json: AsJson = False,
-) -> int:
-    """Run the gates that need no peer on one GPU and write a solo receipt."""
-    call = call_of(context)
-    with call.console.progress() as progress:
-        call.running = True
-        from pp4.qualify.held import qualify_on_host
-        from pp4.qualify.standing import KEPT
-        from pp4.qualify.wanted import Wanted
-
-        outcome = qualify_on_host(
-            holds.file_of(hold, call.settings),
-            Wanted("solo", hold, gpu=gpu),
-            out or call.settings.state_dir / KEPT,
-            progress,
-            state_dir=call.settings.state_dir,
-        )
-        call.running = False
-    call.console.outcome(outcome)
-    return int(outcome.exit)
+app.command("pair-qualify")(qualify.pair_qualify)
+app.command("solo-qualify")(qualify.solo_qualify)
 
 
 @app.command("verify-receipt")
@@ -265,12 +129,6 @@ def doctor(
     return diagnosis.exit
 
 
-MaxAge = Annotated[
-    str | None, typer.Option(help="A qualification ends after: 45 (seconds), 30m, 12h, 90d, 4w.")
-]
-SameBoot = Annotated[bool, typer.Option("--same-boot", help="A qualification ends with a reboot.")]
-
-
 @app.command()
 def gate(
     context: typer.Context,
@@ -285,7 +143,7 @@ def gate(
     from pp4.receipts.canonical import read_file
 
     # Both are read before the machine is asked, which takes a while.
-    policy, raw = _standing_policy(max_age, same_boot), read_file(receipt)
+    policy, raw = standing_policy(max_age, same_boot), read_file(receipt)
     call = call_of(context)
     answer = judge(raw, facts_of_this_machine(call.settings), policy, str(receipt))
     call.console.answer(answer)
@@ -311,7 +169,7 @@ def status(
     from pp4.qualify.machine import ask_or_refusal
 
     call = call_of(context)
-    policy = _standing_policy(max_age, same_boot)
+    policy = standing_policy(max_age, same_boot)
     paths = [*standing.kept(call.settings.state_dir), *standing.receipts_in(places or [])]
     facts, unknown = None, None
     if paths:
@@ -320,17 +178,6 @@ def status(
     code = standing.exit_of(found)
     call.console.standings(found, standing.summary(found), code)
     return int(code)
-
-
-def _standing_policy(max_age: str | None, same_boot: bool) -> StandingPolicy:
-    from pp4.clock import SystemClock, parse_span
-    from pp4.qualify.reasons import StandingPolicy
-
-    return StandingPolicy(
-        max_age=None if max_age is None else parse_span(max_age, "--max-age"),
-        same_boot=same_boot,
-        now=SystemClock().wall(),
-    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ _MEDDLERS = (
 _INTERPRETERS = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 _SET_TMPDIR = "export TMPDIR=/absolute/path"
 _SET_STATE_DIR = "export PP4_STATE_DIR=/absolute/path"
+_WHOLE = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 _TRUTH = {"": False, "0": False, "1": True}
 
 
@@ -129,6 +131,48 @@ def home_dir(environ: Mapping[str, str] | None = None) -> Path:
     if not home.startswith("/"):
         raise _bad("HOME", "an absolute path", home, "export HOME=/absolute/path")
     return Path(home)
+
+
+def sampled_switch(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether ``DSPARK_SAMPLED_TOP32`` asks for the sampled path; to be read once, at the start.
+
+    Args:
+        environ: the environment to read; that of this process if none is given.
+
+    Raises:
+        RefusedError: ``BAD_SETTING``, it is set to anything but ``0`` or ``1``, also to nothing.
+    """
+    name = SWITCHES[0]
+    text = (os.environ if environ is None else environ).get(name)
+    if text not in (None, "0", "1"):
+        raise _bad(name, "0, 1 or unset", text or "")
+    return text == "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What a service manager has said to this process.
+
+    Attributes:
+        socket: ``NOTIFY_SOCKET``, where it listens; None where nobody does.
+        watchdog_s: seconds within which it wants to hear of this process, None where it does not.
+    """
+
+    socket: str | None = None
+    watchdog_s: float | None = None
+
+
+def service(environ: Mapping[str, str] | None = None) -> Service:
+    """Read what a service manager has said; what makes no sense counts as not said.
+
+    Args:
+        environ: the environment to read; that of this process if none is given.
+    """
+    env = os.environ if environ is None else environ
+    span, meant = env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID", "")
+    mine = meant in ("", str(os.getpid()))
+    watched = mine and _WHOLE.fullmatch(span) is not None
+    return Service(env.get("NOTIFY_SOCKET") or None, int(span) / 1e6 if watched else None)
 
 
 def visible_gpus(environ: Mapping[str, str] | None = None) -> tuple[str, ...] | None:

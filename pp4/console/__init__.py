@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pp4.console import checkpoints, seen_holds
+from pp4.console import checkpoints, seen_holds, workers
 from pp4.console import standings as qualifications
 from pp4.console.progress import LiveProgress, PlainProgress
 from pp4.console.streams import Stream, visible
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pp4.qualify.standing import Answer, Standing
     from pp4.receipts.checks import Check
     from pp4.receipts.report import Report
+    from pp4.wire.drafts import Standing as WorkerStanding
 
 __all__ = ["Console", "Outcome", "Stream", "visible"]
 
@@ -55,6 +56,10 @@ class Outcome(Protocol):
     @property
     def differences(self) -> Sequence[str]:
         """What a physical run would do otherwise."""
+
+    @property
+    def more(self) -> Sequence[Path]:
+        """Where further receipts of the run lie."""
 
 
 class Console:
@@ -184,7 +189,8 @@ class Console:
             self.line("A physical run would do differently:")
         for difference in outcome.differences:
             self.line(f"  - {difference}")
-        self.line(f"receipt: {outcome.receipt_path}")
+        for one in (outcome.receipt_path, *outcome.more):
+            self.line(f"receipt: {one}")
         kind = shlex.quote(str(outcome.receipt["kind"]))
         path = shlex.quote(str(outcome.receipt_path))
         self.line(f"check it with: pp4 verify-receipt --kind {kind} {path}")
@@ -239,6 +245,18 @@ class Console:
         for line in checkpoints.lines(checkpoint):
             self.line(line)
 
+    def worker(self, standing: WorkerStanding) -> None:
+        """Print how a worker is, and the refusal that it answers with once it has failed."""
+        if self.as_json:
+            self.document(workers.record(standing))
+            return
+        from pp4.wire.facts import refusal_of
+
+        for line in workers.lines(standing):
+            self.line(line)
+        if standing.refusal is not None:
+            self.refusal(refusal_of(standing.refusal))
+
     @contextmanager
     def progress(self) -> Iterator[Progress]:
         """Watch a run for as long as the block lasts; silent under ``--json``."""
@@ -286,6 +304,7 @@ def _outcome_record(outcome: Outcome) -> dict[str, object]:
         "verdict": outcome.verdict,
         "exit": int(outcome.exit),
         "receipt_path": str(outcome.receipt_path),
+        "more_receipts": [str(path) for path in outcome.more],
         "differences": list(outcome.differences),
         "receipt": dict(outcome.receipt),
     }

@@ -93,6 +93,15 @@ class FeatureCache:
             )
         self._live[request] = _Live(min(free))
 
+    def place(self, request: int) -> tuple[int, int]:
+        """Slot of a request and its length, which describe its row of a batch.
+
+        Raises:
+            BadInputError: there is no such request.
+        """
+        live = self._of(request)
+        return live.slot, live.length
+
     def length(self, request: int) -> int:
         """Tokens whose features a request has; the position of its next anchor.
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from pp4.drafter.selector import GreedyOutputs
 from pp4.errors import Code, Refusal, RefusedError
-from pp4.kernels.block import SampledBlock
 from pp4.kernels.sampled_fused import SAMPLED
 
 Shape = tuple[int, int]
 """(batch, n_out) of a captured graph."""
+G = TypeVar("G")
+S = TypeVar("S")
+G_co = TypeVar("G_co", covariant=True)
+S_co = TypeVar("S_co", covariant=True)
 
 
 class HeadMode(StrEnum):
@@ -25,19 +28,25 @@ class HeadMode(StrEnum):
     TRACED = "traced"
 
 
-class Original(Protocol):
-    """A captured graph of the original selector."""
+class Replayed(Protocol[G_co]):
+    """A captured graph of the original path."""
 
-    def replay(self) -> GreedyOutputs:
+    def replay(self) -> G_co:
         """Run it; -> its fixed outputs."""
 
 
-class Sampled(Protocol):
+Original: TypeAlias = Replayed[GreedyOutputs]
+"""A captured graph of the original selector alone."""
+
+
+class Sampled(Protocol[S_co]):
     """A captured graph of the sampled path."""
 
-    block: SampledBlock
+    @property
+    def block(self) -> S_co:
+        """What has its outputs."""
 
-    def replay(self) -> None:
+    def replay(self) -> object:
         """Run it; the outputs are the block's buffers."""
 
 
@@ -54,7 +63,8 @@ def unsupported(mode: HeadMode) -> RefusedError:
     )
 
 
-def _missing(code: Code, shape: Shape, captured: Iterable[Shape]) -> RefusedError:
+def missing(code: Code, shape: Shape, captured: Iterable[Shape]) -> RefusedError:
+    """Return the refusal of a shape that was not captured."""
     return RefusedError(
         Refusal(
             code,
@@ -65,22 +75,24 @@ def _missing(code: Code, shape: Shape, captured: Iterable[Shape]) -> RefusedErro
     )
 
 
-class Heads:
+class Heads(Generic[G, S]):
     """Chooses a captured graph by the switch and the batch's modes.
 
     Args:
-        original: graphs of the original selector by shape.
+        original: graphs of the original path by shape.
         sampled: graphs of the sampled path by shape, None where the switch is OFF.
     """
 
     def __init__(
-        self, original: Mapping[Shape, Original], sampled: Mapping[Shape, Sampled] | None
+        self,
+        original: Mapping[Shape, Replayed[G]],
+        sampled: Mapping[Shape, Sampled[S]] | None,
     ) -> None:
         self._original, self._sampled = original, sampled
 
     def select(
         self, shape: Shape, modes: Sequence[int], head_mode: HeadMode = HeadMode.DEFAULT
-    ) -> GreedyOutputs | SampledBlock:
+    ) -> G | S:
         """Run one block.
 
         Args:
@@ -99,12 +111,12 @@ class Heads:
         if self._sampled is None or SAMPLED not in modes:
             original = self._original.get(shape)
             if original is None:
-                raise _missing(Code.MISSING_GRAPH, shape, self._original)
+                raise missing(Code.MISSING_GRAPH, shape, self._original)
             return original.replay()
         if head_mode is not HeadMode.DEFAULT:
             raise unsupported(head_mode)
         sampled = self._sampled.get(shape)
         if sampled is None:
-            raise _missing(Code.MISSING_SAMPLED_GRAPH, shape, self._sampled)
+            raise missing(Code.MISSING_SAMPLED_GRAPH, shape, self._sampled)
         sampled.replay()
         return sampled.block

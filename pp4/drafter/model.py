@@ -69,6 +69,22 @@ class Drafter:
         cap = self.config.softcap
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
+    def base_into(self, out: Tensor, hidden: Tensor, head: Tensor) -> None:
+        """Base logits of some columns, bit for bit :meth:`base`'s, into a buffer.
+
+        Args:
+            out: ``[B, n_out, columns]`` BF16; rows may lie apart, all by the same stride.
+            hidden: ``[B, n_out, hidden]``, the first states of :meth:`hidden`.
+            head: ``[columns, hidden]``, rows of the LM head.
+        """
+        width = hidden.shape[-1]
+        # rows of one stride are a matrix, and the GEMM writes where the logits belong
+        flat = out.view(-1, out.shape[-1])
+        torch.mm(hidden.reshape(-1, width), head.t(), out=flat)
+        cap = self.config.softcap
+        if cap is not None:
+            flat.div_(cap).tanh_().mul_(cap)
+
     def conditioned(self, base: Tensor, previous: Tensor) -> Tensor:
         """Conditioned logits of one position, see docs/numerics.md.
 

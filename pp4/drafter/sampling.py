@@ -47,7 +47,8 @@ def kernel_head(parts: Sequence[Weights], geometry: Geometry, cached: Sequence[i
             cached token that does not exist or is listed twice.
     """
     first = parts[0]
-    _check(parts, geometry, cached)
+    require_parts(parts, geometry)
+    _check_cached(cached, first.config)
     device, w1 = first.device, first.w1.view(torch.int16)
     own = torch.tensor(list(cached), dtype=torch.int64, device=device)
     slot_of = torch.full((len(w1),), -1, dtype=torch.int32, device=device)
@@ -65,7 +66,12 @@ def kernel_head(parts: Sequence[Weights], geometry: Geometry, cached: Sequence[i
     )
 
 
-def _check(parts: Sequence[Weights], geometry: Geometry, cached: Sequence[int]) -> None:
+def require_parts(parts: Sequence[Weights], geometry: Geometry) -> None:
+    """Refuse weights that are no rank's of two, nor both in order, or another vocabulary's.
+
+    Raises:
+        BadInputError: they are.
+    """
     ranks = [(part.rank, part.world) for part in parts]
     if ranks not in ([(0, 2)], [(1, 2)], [(0, 2), (1, 2)]):
         raise BadInputError.of("parts", "a rank of a world of 2, or both in order", str(ranks))
@@ -73,6 +79,9 @@ def _check(parts: Sequence[Weights], geometry: Geometry, cached: Sequence[int]) 
     wanted = geometry_of(config, tile=geometry.tile, warps=geometry.warps)
     if geometry != wanted:
         raise BadInputError.of("geometry", str(wanted), str(geometry))
+
+
+def _check_cached(cached: Sequence[int], config: DrafterConfig) -> None:
     if len(set(cached)) != len(cached) or not all(0 <= one < config.vocab for one in cached):
         raise BadInputError.of("cached", f"distinct tokens below {config.vocab}", str(list(cached)))
 

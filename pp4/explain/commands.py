@@ -18,9 +18,10 @@ PAGES: Final[dict[Code, Page]] = pages(
     ),
     (
         Code.BAD_SETTING,
-        "A variable of the environment that belongs to pp4 holds a value without a meaning.",
+        "A variable of the environment that belongs to pp4, or a setting of a worker, holds a "
+        "value without a meaning, or names a directory that will not do.",
         _NOTHING,
-        "Correct or unset the variable that the message names.",
+        "Correct or unset what the message names.",
     ),
     (
         Code.UNREADABLE,

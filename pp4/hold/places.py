@@ -9,12 +9,12 @@ disturb what runs there without touching a file of pp4.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shlex
 import stat
 from pathlib import Path
 
+from pp4.config.file_systems import LOCAL, file_system
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.hold.durable import flush_directory, linked, unwritable
 from pp4.receipts.canonical import shown
@@ -22,35 +22,6 @@ from pp4.receipts.canonical import shown
 SHARED = {"gpu": 0o777, "fence": 0o777, "holds": 0o1777}
 """What the host's directory holds, and the permissions with which it is made."""
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
-# linux/magic.h and the headers of ZFS; anything not listed may be a network's
-_LOCAL = {
-    0xEF53: "ext",
-    0x58465342: "xfs",
-    0x9123683E: "btrfs",
-    0xF2F52010: "f2fs",
-    0x2FC12FC1: "zfs",
-    0xCA451A4E: "bcachefs",
-    0x3153464A: "jfs",
-    0x52654973: "reiserfs",
-    0x794C7630: "overlay",
-    0x01021994: "tmpfs",
-    0x858458F6: "ramfs",
-}
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def file_system(path: Path) -> int:
-    """Return the magic number of the file system that a path lies on, by ``statfs(2)``.
-
-    Raises:
-        OSError: what the system says.
-    """
-    # f_type is the first member and one long wide on 64-bit Linux; the rest is not looked at
-    answer = (ctypes.c_long * 64)()
-    if _LIBC.statfs(os.fsencode(path), answer) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(path))
-    return answer[0] & 0xFFFFFFFF
 
 
 def host_directory(path: Path, *, make: bool = True) -> bool:
@@ -137,8 +108,8 @@ def _check_local(path: Path, setting: str) -> None:
     except OSError as error:
         found = error.strerror or str(error)
         raise _refused(path, "a file system", found, setting=setting) from error
-    if magic not in _LOCAL:
-        expected = f"a local file system ({', '.join(_LOCAL.values())})"
+    if magic not in LOCAL:
+        expected = f"a local file system ({', '.join(LOCAL.values())})"
         raise _refused(path, expected, f"file system type 0x{magic:x}", setting=setting)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -72,6 +72,25 @@ class Outputs:
         return state.hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """Inputs of a block that lie in somebody else's memory, such as one buffer for a whole batch.
+
+    Attributes:
+        mode: ``[B]`` int32.
+        position: ``[B]`` int32.
+        round: ``[B]`` int32.
+        key: ``[B]`` int64.
+        logits: ``[shards, B, n_out, stride]`` int16 BF16 patterns.
+    """
+
+    mode: torch.Tensor
+    position: torch.Tensor
+    round: torch.Tensor
+    key: torch.Tensor
+    logits: torch.Tensor
+
+
 class SampledBlock:
     """Buffers and launches of one (batch, n_out) on one rank.
 
@@ -81,14 +100,25 @@ class SampledBlock:
         batch: rows, at most the link's.
         n_out: positions of the block.
         kernel: the product's kernel; a control passes its mutant.
+        buffers: where the inputs lie; None for buffers of the block's own.
 
     Raises:
         BadInputError: head and link disagree about shards, the batch does not fit, or a buffer
             does not start where the kernel may read it.
     """
 
+    selects_by: ClassVar[str] = "kernel"
+    """What computes the outputs, by name."""
+
     def __init__(
-        self, head: Head, link: Link, *, batch: int, n_out: int, kernel: Any = None
+        self,
+        head: Head,
+        link: Link,
+        *,
+        batch: int,
+        n_out: int,
+        kernel: Any = None,
+        buffers: Buffers | None = None,
     ) -> None:
         if len(head.shards) != link.shards:
             raise BadInputError.of("head", f"{link.shards} shards", f"{len(head.shards)}")
@@ -98,19 +128,26 @@ class SampledBlock:
             raise BadInputError.of("n_out", "at least one position", str(n_out))
         self.head, self.link, self.batch, self.n_out = head, link, batch, n_out
         self.kernel = kernel or sampled_fused._kernel
-        self._allocate(head.w1.device)
+        self._allocate(head.w1.device, buffers)
         self._check_alignment()
 
-    def _allocate(self, device: torch.device) -> None:
+    def _allocate(self, device: torch.device, buffers: Buffers | None) -> None:
         geometry, shards = self.head.geometry, self.link.shards
         batch, n_out = self.batch, self.n_out
 
         def make(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
-        self.logits = make(shards, batch, n_out, geometry.stride, dtype=torch.int16)
-        self.mode, self.position, self.round = make(batch), make(batch), make(batch)
-        self.key = make(batch, dtype=torch.int64)
+        given = buffers or Buffers(
+            mode=make(batch),
+            position=make(batch),
+            round=make(batch),
+            key=make(batch, dtype=torch.int64),
+            logits=make(shards, batch, n_out, geometry.stride, dtype=torch.int16),
+        )
+        self._check_buffers(given, device)
+        self.mode, self.position, self.round = given.mode, given.position, given.round
+        self.key, self.logits = given.key, given.logits
         self.chain = make(batch, n_out + 1)
         self.ids = make(batch, n_out, dyadic24.WIDTH)
         self.q = make(batch, n_out, dyadic24.WIDTH, dtype=torch.float32)
@@ -119,6 +156,26 @@ class SampledBlock:
         lists = shards * (geometry.tiles + 1) * dyadic24.WIDTH
         self.candidates = make(batch, lists, dtype=torch.int64)
         self.retired = make(batch, 3, dtype=torch.int64)
+
+    def _check_buffers(self, given: Buffers, device: torch.device) -> None:
+        """Refuse buffers that the kernel would read beyond or otherwise than they are."""
+        rows = (self.batch,)
+        logits = (self.link.shards, self.batch, self.n_out, self.head.geometry.stride)
+        for name, shape, dtype in (
+            ("mode", rows, torch.int32),
+            ("position", rows, torch.int32),
+            ("round", rows, torch.int32),
+            ("key", rows, torch.int64),
+            ("logits", logits, torch.int16),
+        ):
+            tensor: torch.Tensor = getattr(given, name)
+            found = (tuple(tensor.shape), tensor.dtype, tensor.device)
+            if found != (shape, dtype, device) or not tensor.is_contiguous():
+                raise BadInputError.of(
+                    name,
+                    f"{dtype} {list(shape)} in one piece on {device}",
+                    f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}",
+                )
 
     def _check_alignment(self) -> None:
         """Refuse buffers that break what the kernel tells the compiler about its pointers."""

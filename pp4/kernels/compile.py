@@ -103,10 +103,13 @@ def compile_offline(
     constants = geometry.constants(shards=shards, interpreted=False)
     scalars = {name: "i64" if name in _WIDE else "i32" for name in sampled_fused.SCALARS}
     signature = {**POINTER_TYPES, **scalars, **dict.fromkeys(constants, "constexpr")}
+    aligned = [function.arg_names.index(name) for name in sampled_fused.ALIGNED]
     source = ASTSource(
         fn=function,
         signature={name: signature[name] for name in function.arg_names},
         constexprs=constants,
+        # what a launch finds out about these pointers by itself
+        attrs={(place,): [["tt.divisibility", 16]] for place in aligned},
     )
     built = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=geometry.options())
     return Compiled(f"sm_{arch}", built.asm["ptx"], built.asm["cubin"])
@@ -131,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--split", type=int, default=None)
     parser.add_argument("--tile", type=int, default=2048)
     parser.add_argument("--rank-dim", type=int, default=256)
+    parser.add_argument("--mapped", type=int, choices=(0, 1), default=0)
     parser.add_argument("--warps", type=int, default=4)
     parser.add_argument("--arch", type=int, default=90)
     parser.add_argument("--shards", type=int, choices=(1, 2), default=1)
@@ -149,6 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             split=asked.split if asked.split is not None else asked.vocab // 2,
             tile=asked.tile,
             rank_dim=asked.rank_dim,
+            mapped=bool(asked.mapped),
             warps=asked.warps,
         )
         kernel = _kernel_of(asked.control, asked.directory)

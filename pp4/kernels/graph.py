@@ -53,10 +53,16 @@ class CapturedGraph(RecordedGraph):
         self._captured.replay()
 
 
-def capture(launch: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """Capture what a function launches on the current stream as a CUDA graph."""
+def capture(launch: Callable[[], object], pool: Any = None) -> torch.cuda.CUDAGraph:
+    """Capture what a function launches on the current stream as a CUDA graph.
+
+    Args:
+        launch: reads nothing back.
+        pool: memory of tensors that are made meanwhile, as torch names it; its own where None.
+            Graphs that share one never run at once, and nothing of it is read after a graph.
+    """
     captured = torch.cuda.CUDAGraph()
     # other threads of the process (a watchdog of NCCL) may query events meanwhile
-    with torch.cuda.graph(captured, capture_error_mode="thread_local"):
+    with torch.cuda.graph(captured, pool=pool, capture_error_mode="thread_local"):
         launch()
     return captured

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -69,6 +70,19 @@ class Words:
         return self.own is Fault.NONE and self.peer is Fault.NONE
 
 
+def told_fault(words: Sequence[int]) -> Fault:
+    """The gravest fault that a peer told of.
+
+    Words that are set and name no fault are PROTOCOL: whoever wrote them is not our peer.
+
+    Args:
+        words: the ERROR_WORDS words that the peer writes.
+    """
+    told = [index for index, word in enumerate(words) if word]
+    named = [Fault(index) for index in told if 0 < index <= max(Fault)]
+    return max(named, default=Fault.PROTOCOL if told else Fault.NONE)
+
+
 class Link(Protocol):
     """What a launch needs to know of the peer."""
 
@@ -99,6 +113,10 @@ class Link(Protocol):
     @property
     def own_error(self) -> torch.Tensor:
         """``[1]`` int64, this rank's own fault."""
+
+    @property
+    def told(self) -> torch.Tensor:
+        """``[ERROR_WORDS]`` int64, what the peer wrote of its faults; ends with :meth:`close`."""
 
     @property
     def bounds(self) -> Bounds:
@@ -157,16 +175,16 @@ class LinkState:
         """Address of the own words."""
         return self._words.data_ptr()
 
-    def words(self) -> Words:
-        """Read the words back; the device must be idle.
+    @property
+    def told(self) -> torch.Tensor:
+        """``[ERROR_WORDS]`` int64, what the peer wrote of its faults; a view of the own words."""
+        return self._words[-ERROR_WORDS:]
 
-        Words that are set and name no fault are PROTOCOL: whoever wrote them is not our peer.
-        """
-        told = [index for index, word in enumerate(self._words[-ERROR_WORDS:].tolist()) if word]
-        named = [Fault(index) for index in told if 0 < index <= max(Fault)]
+    def words(self) -> Words:
+        """Read the words back; the device must be idle."""
         return Words(
             own=Fault(int(self.own_error.item())),
-            peer=max(named, default=Fault.PROTOCOL if told else Fault.NONE),
+            peer=told_fault(self._words[-ERROR_WORDS:].tolist()),
             epochs=tuple(int(epoch) for epoch in self.epochs.tolist()),
         )
 

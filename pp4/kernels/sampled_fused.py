@@ -38,10 +38,16 @@ SCALARS = [
     "index", "n_out", "stride128", "budget", "max_polls", "epoch_limit",
 ]  # fmt: skip
 
+ALIGNED = ("logits_ptr", "w1_ptr", "w2_ptr", "bias_ptr", "candidates_ptr")
+"""Start on 16 bytes, which the host checks, so that loads may take 16 bytes at once."""
+
 
 # Nothing that varies at run time makes another binary: no scalar is specialised on its value, and
-# the host checks the alignment that the loads rely on.
-@triton.jit(do_not_specialize=SCALARS, do_not_specialize_on_alignment=POINTERS)
+# no pointer on its alignment but those that always have it.
+@triton.jit(
+    do_not_specialize=SCALARS,
+    do_not_specialize_on_alignment=[name for name in POINTERS if name not in ALIGNED],
+)
 def _kernel(
     logits_ptr, w1_ptr, w2_ptr, bias_ptr, slot_ptr, map_ptr,  # head
     mode_ptr, key_ptr, position_ptr, round_ptr, chain_ptr,  # requests
@@ -56,12 +62,6 @@ def _kernel(
     GROUP: tl.constexpr, RANK_DIM: tl.constexpr, HAS_MAP: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):  # fmt: skip
-    # every buffer starts on 16 bytes (the host checks it) and every row on 128 elements
-    logits_ptr = tl.multiple_of(logits_ptr, 16)
-    bias_ptr = tl.multiple_of(bias_ptr, 16)
-    w1_ptr = tl.multiple_of(w1_ptr, 16)
-    w2_ptr = tl.multiple_of(w2_ptr, 16)
-    candidates_ptr = tl.multiple_of(candidates_ptr, 16)
     shard = tl.program_id(0) // TILES
     number = tl.program_id(0) % TILES
     row = tl.program_id(1).to(tl.int64)

@@ -217,8 +217,13 @@ def select(patterns: Tensor, *, key: Tensor, position: Tensor, round: Tensor, mo
     )
 
 
-def _emitted(ids: Tensor, token_map: Tensor | None) -> Tensor:
-    """Draft ids -> ids that are emitted; -1 stays.  int32 of any shape."""
+def emitted(ids: Tensor, token_map: Tensor | None) -> Tensor:
+    """Draft ids -> ids that are emitted; -1 stays.
+
+    Args:
+        ids: int32 of any shape.
+        token_map: ``[V]`` int32, None where the ids are the same.
+    """
     if token_map is None:
         return ids
     return torch.where(ids < 0, ids, token_map[ids.clamp(min=0).to(torch.int64)])
@@ -279,8 +284,8 @@ def block(
         rows = select(patterns, key=key, position=position + index, round=round, mode=mode)
         broken = torch.where(broken != 0, broken, rows.error)
         failed = (broken != 0)[:, None]
-        ids = torch.where(active[:, None], _emitted(rows.ids, token_map), 0)
-        token = torch.where(active, _emitted(rows.token, token_map), 0)
+        ids = torch.where(active[:, None], emitted(rows.ids, token_map), 0)
+        token = torch.where(active, emitted(rows.token, token_map), 0)
         token = torch.where(broken != 0, -1, token)
         q = torch.where(failed, 0.0, rows.q)
         positions.append((torch.where(failed, -1, ids), q, token, broken))

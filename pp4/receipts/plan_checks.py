@@ -30,8 +30,8 @@ FULL_PLAN: Final[Mapping[int, PlannedGate]] = {
     6: PlannedGate(
         "whole-worker identity",
         {
-            "digests-equal-solo": "pass",
-            "flipped-archive-byte": "caught(DIGEST_MISMATCH)",
+            "worker-equals-archive": "pass",
+            "flipped-archive-byte": "caught(OUTPUT_MISMATCH)",
             "other-gpu-model": "caught(SUBJECT_MISMATCH)",
         },
     ),

@@ -64,6 +64,7 @@ class Shape(Model):
     tile: int
     rank_dim: int
     warps: int = 4
+    mapped: bool = False
 
 
 PRODUCTION = Shape(vocab=129280, split=64640, tile=2048, rank_dim=256)

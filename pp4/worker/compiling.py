@@ -112,7 +112,7 @@ def compile_apart(shape: Shape, *, shards: int, control: str | None, directory: 
     """
     argv = [sys.executable, "-P", "-m", "pp4.kernels.compile", "--ptx", "--shards", str(shards)]
     for name, value in shape.model_dump().items():
-        argv += [f"--{name.replace('_', '-')}", str(value)]
+        argv += [f"--{name.replace('_', '-')}", str(int(value))]
     if control is not None:
         argv += ["--control", control, "--directory", str(directory)]
     # the path of a source file would end up in the machine code and in its digest

@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from pp4.wire.facts import Block, Grid
+from pp4.wire.facts import Grid
 from pp4.worker.owner import Owner, places, serve
-from pp4.worker.release import Release, both_ranks
+from pp4.worker.release import Release, Told, both_ranks
 
 
-def one_word(blocks: Sequence[Block], stamps: Grid) -> Release:
+def one_word(blocks: Sequence[Told], stamps: Grid) -> Release:
     """Release as soon as any one rank's own word and rows are clean."""
     for block in blocks:
         if not block.own_error and not any(any(row) for row in block.errors):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import torch
 import triton
@@ -13,8 +13,9 @@ from triton.runtime.cache import triton_key
 
 from pp4.drafter.heads import Original
 from pp4.drafter.selector import GreedyOutputs, OriginalSelector
+from pp4.drafter.tp_drafter import MakeBlock
 from pp4.errors import Code, Refusal, RefusedError, WrongError
-from pp4.kernels import loading, pattern, ptx, sampled_fused
+from pp4.kernels import bias_rows, loading, pattern, ptx, sampled_fused
 from pp4.kernels.block import SampledBlock
 from pp4.kernels.compile import Compiled as Built
 from pp4.kernels.controls import build
@@ -29,6 +30,29 @@ from pp4.worker.inputs import geometry_of
 
 _CYCLES_PER_NS = 2
 """Clocks of a GPU stay below 2 GHz: a delay is at least as long as asked for."""
+
+
+class _Repeated(Generic[T]):
+    """Launches as a CUDA graph.  It holds addresses alone, so what was launched is kept beside it.
+
+    Args:
+        launch: reads nothing back and returns the tensors that it fills.
+        pool: memory of graphs that return nothing: what one makes on its way is nobody's after it.
+    """
+
+    def __init__(self, launch: Callable[[], T], pool: Any) -> None:
+        self._launch = launch
+        # the first time loads modules and makes communicators, which cannot be captured
+        first = launch()
+        torch.cuda.synchronize()
+        given: list[T] = []
+        self._captured = capture(lambda: given.append(launch()), pool if first is None else None)
+        self._given = given[0]
+
+    def __call__(self) -> T:
+        """Launch it again; -> the same tensors every time."""
+        self._captured.replay()
+        return self._given
 
 
 class _CapturedOriginal:
@@ -90,7 +114,10 @@ class Cuda:
         # of one rank number, so that the digests of two ranks never come from one file
         triton.knobs.cache.dir = str(homes.compiled / f"rank-{rank}" / "triton")
         self._met: tuple[Store, ProcessGroup] | None = None
+        # of the first link, which no other pair of this owner has; 0 where nothing is linked
+        self._generation = 0
         self._compilations: int | None = None
+        self._pool = torch.cuda.graph_pool_handle()
 
     # -- priming ----------------------------------------------------------------------------
 
@@ -146,10 +173,8 @@ class Cuda:
         """Meet the peer and map each other's words; returns on both ranks or on neither."""
         if self.shards == 2:
             return SoloLink(rows, start=start, bounds=bounds, device=self.where)
-        if self._met is None:
-            path = self._directory / f"group-{generation}"
-            self._met = group.join(self._rank, path, "cpu:gloo,cuda:nccl")
-        store, whole = self._met
+        self._generation = generation
+        store, whole = self._group()
         return SymmetricMemoryLink(
             Rendezvous(store, self._rank, f"link-{generation}", group.LIMIT),
             group=whole,
@@ -159,6 +184,13 @@ class Cuda:
             start=start,
             bounds=bounds,
         )
+
+    def _group(self) -> tuple[Store, ProcessGroup]:
+        """What both ranks are members of, joined at the first use, which both have together."""
+        if self._met is None:
+            path = self._directory / f"group-{self._generation}"
+            self._met = group.join(self._rank, path, "cpu:gloo,cuda:nccl")
+        return self._met
 
     def peer_access(self) -> bool:
         """By the driver's word; there is no peer solo."""
@@ -174,6 +206,7 @@ class Cuda:
         """Gather over NCCL; solo, where one rank has it all, nothing is gathered."""
         if self.shards == 2:
             return torch.stack([mine, mine])
+        self._group()
         return group.gather(mine)
 
     # -- launches ---------------------------------------------------------------------------
@@ -185,17 +218,26 @@ class Cuda:
 
     def repeated(self, launch: Callable[[], T]) -> Callable[[], T]:
         """Capture a CUDA graph."""
-        # the first time loads modules and makes communicators, which cannot be captured
-        launch()
-        torch.cuda.synchronize()
-        kept: list[T] = []
-        captured = capture(lambda: kept.append(launch()))
+        return _Repeated(launch, self._pool)
 
-        def again() -> T:
-            captured.replay()
-            return kept[0]
+    @property
+    def make_block(self) -> MakeBlock:
+        """The product's own."""
+        return SampledBlock
 
-        return again
+    def prime_bias(self, rank_dim: int) -> None:
+        """Compile and load it."""
+        bias_rows.prime(rank_dim, self.where)
+
+    def pin(self, memory: torch.Tensor) -> None:
+        """Register the pages with the driver."""
+        size = memory.numel() * memory.element_size()
+        runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        found = runtime.cudaHostRegister(memory.data_ptr(), size, 0)
+        if int(found):
+            raise WrongError(
+                Refusal(Code.INTERNAL, "cudaHostRegister", f"{size} pinned bytes", str(found))
+            )
 
     def original(self, selector: OriginalSelector) -> Original:
         """Capture a CUDA graph, NCCL's part in it."""

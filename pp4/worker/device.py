@@ -11,6 +11,7 @@ import torch
 
 from pp4.drafter.heads import Original
 from pp4.drafter.selector import OriginalSelector
+from pp4.drafter.tp_drafter import MakeBlock
 from pp4.kernels.block import SampledBlock
 from pp4.kernels.graph import RecordedGraph
 from pp4.kernels.link import Bounds, Link, SoloLink
@@ -27,10 +28,12 @@ class Seats:
     Attributes:
         gpus: UUIDs; two for a pair, one for solo, none where kernels are interpreted.
         solo: whether each rank holds both shards, on one device, and neither needs the other.
+        reference: whether the exact reference runs in the kernels' place, on the CPU.
     """
 
     gpus: tuple[str, ...] = ()
     solo: bool = False
+    reference: bool = False
 
     @property
     def shards(self) -> int:
@@ -92,6 +95,16 @@ class Device(Protocol):
 
         ``launch`` reads nothing back and returns the tensors that it fills.
         """
+
+    @property
+    def make_block(self) -> MakeBlock:
+        """Makes buffers and launches of a shape of the sampled path."""
+
+    def prime_bias(self, rank_dim: int) -> None:
+        """Compile and load the kernel that makes bias rows, where there is one."""
+
+    def pin(self, memory: torch.Tensor) -> None:
+        """Let this device copy from and to the host's memory directly, for as long as it runs."""
 
     def original(self, selector: OriginalSelector) -> Original:
         """Capture the original selector."""

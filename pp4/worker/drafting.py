@@ -37,15 +37,15 @@ class Row:
 
 
 class Drafting(Protocol):
-    """Two ranks that serve.
+    """Two ranks that serve."""
 
-    Attributes:
-        offer: what they can do; the same for as long as they live.
-        failed: the error that ended them, None while they serve.
-    """
+    @property
+    def offer(self) -> Offer:
+        """What they can do; the same for as long as they live."""
 
-    offer: Offer
-    failed: Pp4Error | None
+    @property
+    def failed(self) -> Pp4Error | None:
+        """The error that ended them, None while they serve."""
 
     async def open(self, request: int) -> None:
         """Make room for a request; the number was never used before.

@@ -33,6 +33,7 @@ def geometry_of(shape: Shape) -> Geometry:
         split=shape.split,
         tile=shape.tile,
         rank_dim=shape.rank_dim,
+        mapped=shape.mapped,
         warps=shape.warps,
     )
 

@@ -11,6 +11,7 @@ import torch
 
 from pp4.drafter.heads import Original
 from pp4.drafter.selector import OriginalSelector
+from pp4.drafter.tp_drafter import MakeBlock
 from pp4.kernels import interpreting
 from pp4.kernels.block import SampledBlock
 from pp4.kernels.controls import build
@@ -84,6 +85,17 @@ class Interpreted:
     def repeated(self, launch: Callable[[], T]) -> Callable[[], T]:
         """Nothing is saved where nothing is launched."""
         return launch
+
+    @property
+    def make_block(self) -> MakeBlock:
+        """The product's own."""
+        return SampledBlock
+
+    def prime_bias(self, rank_dim: int) -> None:
+        """There is none on a CPU."""
+
+    def pin(self, memory: torch.Tensor) -> None:
+        """There is no other memory to copy to."""
 
     def original(self, selector: OriginalSelector) -> Original:
         """Its own sequence of launches is all that there is to record."""

@@ -8,8 +8,6 @@ an error the owner is failed, and stays failed until the pair is torn down.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,34 +15,25 @@ from typing import Any, TypeVar
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
-from pp4.wire import Decoder, Reply, Request, asks, encode_reply
+from pp4.wire import Reply, Request, asks
 from pp4.wire.facts import Block, Case, Exchange, Grid, Selected, read, refusal_of
 from pp4.wire.frames import Model
+from pp4.worker.answering import answer_requests, reply_to
 from pp4.worker.compiling import Homes
 from pp4.worker.device import Seats
+from pp4.worker.epochs import Epochs, start_epoch
 from pp4.worker.gpus import read_gpus
 from pp4.worker.launching import began, launch
 from pp4.worker.pair_priming import prime_pair
 from pp4.worker.ranks import Pair
 from pp4.worker.release import Release, Rule, both_ranks
 
-_READ = 1 << 16
-_START_RANGE = (1 << 20) - 1
-_STRIDE = 648_056
-"""Has no divisor in common with the range, and lies near its golden section: the starts of
-successive generations are all different and far apart."""
 _PAIR = Seats()
 _SOLO = "--solo"
 _ASK_S = 60.0
 _EXPECT_S = 120.0
 Facts = dict[str, Any]
 M = TypeVar("M", bound=Model)
-
-
-def start_epoch(nonce: str, fence: int, generation: int) -> int:
-    """First epoch of a link: below 2**20, and another one for every rendezvous of a HOLD."""
-    seed = hashlib.sha256(f"{nonce}:{fence}".encode()).digest()
-    return (int.from_bytes(seed[:8], "big") + generation * _STRIDE) % _START_RANGE + 1
 
 
 class Owner:
@@ -70,7 +59,7 @@ class Owner:
         self._priming = False
         self._failed: Code | None = None
         self._generation = 0
-        self._epochs: list[int] = []
+        self._epochs = Epochs(0, 0)
         self._doubt = ""
         self._room: int | None = None
         self._verbs: dict[str, Callable[[Facts], Facts]] = {
@@ -90,19 +79,7 @@ class Owner:
 
     def answer(self, request: Request) -> Reply:
         """Answer one request; every failure is a refusal in the reply."""
-        try:
-            verb = self._verbs.get(request.verb)
-            if verb is None:
-                raise RefusedError(
-                    Refusal(Code.BAD_FRAME, "owner", f"one of {sorted(self._verbs)}", request.verb)
-                )
-            return Reply(sequence=request.sequence, facts=verb(request.arguments))
-        except Pp4Error as error:
-            return Reply(sequence=request.sequence, refusal=error.refusal.as_dict())
-        except Exception as error:
-            found = f"{type(error).__name__}: {error}"[:500]
-            refusal = Refusal(Code.INTERNAL, f"owner, {request.verb}", "facts", found)
-            return Reply(sequence=request.sequence, refusal=refusal.as_dict())
+        return reply_to(request, self._verbs, "owner")
 
     # -- life and death ---------------------------------------------------------------------
 
@@ -121,7 +98,8 @@ class Owner:
         if self._pair is not None:
             raise RefusedError(Refusal(Code.STICKY, "owner", "no running pair", "one"))
         self._pair = Pair(self._homes, self._seats, self._lifeline)
-        self._sealed, self._failed, self._epochs, self._doubt = False, None, [], ""
+        self._sealed, self._failed, self._doubt = False, None, ""
+        self._epochs = Epochs(0, 0)
         self._room = None
         return self._relay("identity")
 
@@ -211,7 +189,7 @@ class Owner:
             self._priming = False
         known = [room for one in facts["primed"] if (room := one["resident"]) is not None]
         self._room = min(known, default=None)
-        self._require_room(len(self._epochs))
+        self._require_room(self._epochs.rows)
         self._demand("seal")
         self._sealed = True
         return facts
@@ -245,7 +223,7 @@ class Owner:
         first, second = ({**given, "waits": waits.model_dump()} for waits in asked.waits)
         self._demand("link", (first, second))
         self._demand("connect")
-        self._epochs = [start] * asked.rows
+        self._epochs = Epochs(start, asked.rows)
         return {"generation": self._generation, "start": start}
 
     # -- blocks -----------------------------------------------------------------------------
@@ -275,7 +253,7 @@ class Owner:
         """Release a reply or keep it, and remember which."""
         release = self._rule(blocks, stamps)
         if release.released:
-            self._advance(case)
+            self._epochs.advance(case.modes, case.n_out)
         else:
             self._failed = release.why
         return release
@@ -287,7 +265,7 @@ class Owner:
         with self._launching(order):
             launch(self.pair, asked, order)
             blocks, died = self._collect()
-            stamps = self._expected(asked.case)
+            stamps = self._epochs.expected(asked.case.modes, asked.case.n_out)
         release = self._decide(blocks, asked.case, stamps)
         exchange = Exchange(
             blocks=tuple(blocks),
@@ -310,17 +288,6 @@ class Owner:
                 died.append(end.rank)
         return blocks, died
 
-    def _expected(self, case: Case) -> Grid:
-        """Stamps of a clean block: the row's next epochs, a padded row's last one."""
-        return tuple(
-            tuple(self._epochs[row] + (index + 1 if mode else 0) for index in range(case.n_out))
-            for row, mode in enumerate(case.modes)
-        )
-
-    def _advance(self, case: Case) -> None:
-        for row, mode in enumerate(case.modes):
-            self._epochs[row] += case.n_out if mode else 0
-
     def _select(self, asked: asks.Select) -> Facts:
         """The branch between the selectors, on both ranks; what is sampled leaves by the rule."""
         self._require_ready()
@@ -330,7 +297,7 @@ class Owner:
             blocks = [block for rank in found["ranks"] if (block := _sampled(rank))]
             if not blocks and not any(began(end) for end in self.pair.ends):
                 return {**found, "released": None, "why": ""}
-            stamps = self._expected(asked.case)
+            stamps = self._epochs.expected(asked.case.modes, asked.case.n_out)
         release = self._decide(blocks, asked.case, stamps)
         return {**found, "released": release.released, "why": str(release.why or "")}
 
@@ -357,14 +324,8 @@ def _with(model: type[M], verb: Callable[[M], Facts]) -> Callable[[Facts], Facts
 
 def serve(owner: Owner) -> None:
     """Answer requests on the standard streams until they end, then leave no rank behind."""
-    decoder = Decoder()
     try:
-        while data := os.read(0, _READ):
-            for message in decoder.feed(data):
-                if isinstance(message, Request):
-                    rest = memoryview(encode_reply(owner.answer(message)))
-                    while rest:
-                        rest = rest[os.write(1, rest) :]
+        answer_requests(owner.answer)
     finally:
         owner.close()
 

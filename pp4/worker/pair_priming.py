@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from pp4.clock import Deadline, SystemClock
@@ -75,12 +75,21 @@ def _compared(pair: Pair, deadline: Deadline) -> list[dict[str, Any]]:
     """What both ranks primed; refuses where it is not the same."""
     pair.until(lambda: all(end.settled for end in pair.ends), deadline, "prime")
     primed = [_primed(pair, end.rank) for end in pair.ends]
+    require_equal(primed)
+    return [one.model_dump() for one in primed]
+
+
+def require_equal(primed: Sequence[Primed]) -> None:
+    """Refuse two ranks that would run different binaries.
+
+    Raises:
+        WrongError: ``KERNELS_DIFFER``.
+    """
     keys = {(one.key, one.ptx_sha256, one.cubin_sha256) for one in primed}
     if len(keys) != 1:
         raise WrongError(
             Refusal(Code.KERNELS_DIFFER, "priming", "equal digests on both ranks", str(keys))
         )
-    return [one.model_dump() for one in primed]
 
 
 def _primed(pair: Pair, rank: int) -> Primed:

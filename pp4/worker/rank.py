@@ -23,6 +23,8 @@ from pp4.worker.compiling import Homes, compile_apart
 from pp4.worker.device import Device, Seats
 from pp4.worker.lifetime import end_with
 from pp4.worker.originals import Originals
+from pp4.worker.serving.arena import Arena
+from pp4.worker.serving.rank import ServingRank
 from pp4.worker.streaming import Streaming
 
 _READ = 1 << 16
@@ -62,17 +64,27 @@ class RankProcess:
         rank: 0 or 1.
         homes: directories that both ranks may write.
         seats: where both ranks run.
+        arena: memory that is shared with the owner, None where nothing is served.
         source: descriptor of requests.
         sink: descriptor of events and replies.
     """
 
-    def __init__(self, rank: int, homes: Homes, seats: Seats, source: int, sink: int) -> None:
-        self._rank, self._homes, self._seats = rank, homes, seats
+    def __init__(
+        self,
+        rank: int,
+        homes: Homes,
+        seats: Seats,
+        arena: Arena | None,
+        source: int,
+        sink: int,
+    ) -> None:
+        self._rank, self._homes, self._seats, self._arena = rank, homes, seats, arena
         self._frames = _Stream(source, sink)
         self._sequence = 0
         self._made: Bench | None = None
         self._originals: Originals | None = None
         self._streaming: Streaming | None = None
+        self._serving: ServingRank | None = None
         self._verbs: dict[str, Callable[[dict[str, Any]], Model | dict[str, Any]]] = {
             "identity": lambda _: self._bench.identity(),
             "prime": self._prime,
@@ -98,17 +110,14 @@ class RankProcess:
         while (request := self._frames.read()) is not None:
             self._sequence = request.sequence
             self._frames.write(self._answer(request))
+            if self._serving is not None:
+                self._serving.afterwards()
         if self._made is not None:
             self._made.close()
 
     def _answer(self, request: Request) -> Reply:
         try:
-            verb = self._verbs.get(request.verb)
-            if verb is None:
-                raise RefusedError(
-                    Refusal(Code.BAD_FRAME, "rank", f"one of {sorted(self._verbs)}", request.verb)
-                )
-            facts = verb(request.arguments)
+            facts = self._verb(request.verb)(request.arguments)
         except Pp4Error as error:
             return Reply(sequence=request.sequence, refusal=error.refusal.as_dict())
         except Exception as error:
@@ -118,6 +127,16 @@ class RankProcess:
             return Reply(sequence=request.sequence, refusal=refusal.as_dict())
         tree = facts.model_dump(mode="json") if isinstance(facts, Model) else facts
         return Reply(sequence=request.sequence, facts=tree)
+
+    def _verb(self, name: str) -> Callable[[dict[str, Any]], Model | dict[str, Any]]:
+        verbs = self._verbs
+        if self._arena is not None and name not in verbs:
+            if self._serving is None:
+                self._serving = ServingRank(self._bench, self._arena)
+            verbs = {**verbs, **self._serving.verbs}
+        if name not in verbs:
+            raise RefusedError(Refusal(Code.BAD_FRAME, "rank", f"one of {sorted(verbs)}", name))
+        return verbs[name]
 
     def _pause(self, name: str) -> None:
         """Tell the owner how far we are; ``paused`` waits for its word."""
@@ -232,6 +251,10 @@ def device_of(rank: int, homes: Homes, seats: Seats) -> Device:
     Raises:
         RefusedError: it is not there.
     """
+    if seats.reference:
+        from pp4.worker.referenced import Referenced
+
+        return Referenced(rank, homes)
     if not seats.gpus:
         from pp4.worker.interpreted import Interpreted
 
@@ -242,14 +265,20 @@ def device_of(rank: int, homes: Homes, seats: Seats) -> Device:
 
 
 def become_rank(
-    rank: int, homes: Homes, seats: Seats, source: int, sink: int, owner: int
+    rank: int,
+    homes: Homes,
+    seats: Seats,
+    arena: Arena | None,
+    source: int,
+    sink: int,
+    owner: int,
 ) -> NoReturn:
     """Turn this forked process into a rank; it ends with its owner."""
     end_with(owner)
     torch.set_num_threads(1)
     status = 1
     try:
-        RankProcess(rank, homes, seats, source, sink).serve()
+        RankProcess(rank, homes, seats, arena, source, sink).serve()
         status = 0
     except BaseException as error:
         sys.stderr.write(f"rank {rank}: {type(error).__name__}: {error}\n")

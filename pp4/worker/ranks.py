@@ -19,6 +19,7 @@ from pp4.wire import Decoder, Event, Reply, Request, encode
 from pp4.worker.compiling import Homes
 from pp4.worker.device import Seats
 from pp4.worker.rank import become_rank
+from pp4.worker.serving.arena import Arena
 
 _READ = 1 << 16
 _BURIAL_S = 10.0
@@ -153,7 +154,7 @@ class RankEnd:
             return True
 
 
-def fork_pair(homes: Homes, seats: Seats) -> tuple[RankEnd, RankEnd]:
+def fork_pair(homes: Homes, seats: Seats, arena: Arena | None) -> tuple[RankEnd, RankEnd]:
     """Fork both ranks; each child keeps only its own two pipe ends.
 
     Raises:
@@ -170,7 +171,7 @@ def fork_pair(homes: Homes, seats: Seats) -> tuple[RankEnd, RankEnd]:
         for rank, (down, up) in enumerate(zip(pipes[::2], pipes[1::2], strict=True)):
             pid = os.fork()
             if pid == 0:
-                _be_child(rank, homes, seats, down[0], up[1], every, owner)
+                _be_child(rank, homes, seats, arena, down[0], up[1], every, owner)
             ends.append(RankEnd(rank, pid, up[0], down[1]))
             ours |= {up[0], down[1]}
     except OSError:
@@ -186,14 +187,21 @@ def fork_pair(homes: Homes, seats: Seats) -> tuple[RankEnd, RankEnd]:
 
 
 def _be_child(
-    rank: int, homes: Homes, seats: Seats, source: int, sink: int, every: set[int], owner: int
+    rank: int,
+    homes: Homes,
+    seats: Seats,
+    arena: Arena | None,
+    source: int,
+    sink: int,
+    every: set[int],
+    owner: int,
 ) -> NoReturn:
     """What the child does after its fork; nothing of the owner's own clearing up is its to run."""
     try:
         for descriptor in every - {source, sink}:
             os.close(descriptor)
         _detach()
-        become_rank(rank, homes, seats, source, sink, owner)
+        become_rank(rank, homes, seats, arena, source, sink, owner)
     except BaseException as error:
         sys.stderr.write(f"rank {rank}: {type(error).__name__}: {error}\n")
         sys.stderr.flush()
@@ -216,10 +224,17 @@ class Pair:
         homes: directories that both ranks may write.
         seats: where both ranks run.
         lifeline: a pipe whose other end belongs to whoever asked; waiting ends when it breaks.
+        arena: memory that both ranks share with their owner, where they serve.
     """
 
-    def __init__(self, homes: Homes, seats: Seats, lifeline: int | None = None) -> None:
-        self.ends = fork_pair(homes, seats)
+    def __init__(
+        self,
+        homes: Homes,
+        seats: Seats,
+        lifeline: int | None = None,
+        arena: Arena | None = None,
+    ) -> None:
+        self.ends = fork_pair(homes, seats, arena)
         self._lifeline = lifeline
         self.broken: Code | None = None
 

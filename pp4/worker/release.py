@@ -4,10 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from pp4.errors import Code
 from pp4.kernels.faults import Fault
-from pp4.wire.facts import Block, Grid
+from pp4.wire.facts import Grid
+
+
+class Told(Protocol):
+    """What a rank told of a block: words, stamps, and whatever stands for its outputs."""
+
+    @property
+    def rank(self) -> int:
+        """0 or 1."""
+
+    @property
+    def own_error(self) -> int:
+        """The fault that it found, a :class:`Fault`."""
+
+    @property
+    def peer_error(self) -> int:
+        """The fault that its peer told it of."""
+
+    @property
+    def errors(self) -> Grid:
+        """Error words of rows and positions."""
+
+    @property
+    def stamps(self) -> Grid:
+        """Stamps of rows and positions."""
+
+    @property
+    def digest(self) -> str | bytes:
+        """Equal where the outputs are."""
+
+    @property
+    def clean(self) -> bool:
+        """No word and no row names a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +56,16 @@ class Release:
     why: Code | None
 
 
-Rule = Callable[[Sequence[Block], Grid], Release]
+Rule = Callable[[Sequence[Told], Grid], Release]
 
 
-def fault_of(block: Block) -> Fault:
+def fault_of(block: Told) -> Fault:
     """The gravest fault that any word of a block names."""
     rows = [code for row in block.errors for code in row if 0 <= code <= max(Fault)]
     return Fault(max([block.own_error, block.peer_error, *rows]))
 
 
-def both_ranks(blocks: Sequence[Block], stamps: Grid) -> Release:
+def both_ranks(blocks: Sequence[Told], stamps: Grid) -> Release:
     """The product's rule.
 
     A reply leaves only if both ranks reported, with clean words, the stamps that are expected and

@@ -56,6 +56,7 @@ ONLY = {
     "safetensors": GPU_SIDE,
     "tomllib": {"config"},
     "pynvml": {"worker"},
+    "prometheus_client": {"worker"},
 }
 TALKERS = {"cli", "console", "__main__"}
 

@@ -64,6 +64,11 @@ class Server:
         return self._service.counters
 
     @property
+    def waiting(self) -> int:
+        """Drafts that wait for a batch."""
+        return self._service.waiting
+
+    @property
     def error(self) -> Pp4Error | None:
         """What it answers with since it is over."""
         return self._service.error

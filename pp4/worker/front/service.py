@@ -84,6 +84,11 @@ class Service:
             self.enter("serving")
 
     @property
+    def waiting(self) -> int:
+        """Drafts that wait for a batch."""
+        return len(self._queue)
+
+    @property
     def error(self) -> Pp4Error | None:
         """What every question but STATUS is answered with, once the worker is over."""
         return self._over
@@ -115,7 +120,7 @@ class Service:
             ranks=self._ranks,
             offer=None if self._drafting is None else self._drafting.offer,
             refusal=None if self._over is None else self._over.refusal.as_dict(),
-            counters={**self.counters.as_dict(), "waiting": len(self._queue), **self.gauges()},
+            counters={**self.counters.as_dict(), "waiting": self.waiting, **self.gauges()},
         )
 
     def fail(self, error: Pp4Error) -> None:

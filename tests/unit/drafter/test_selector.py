@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pp4.drafter.selector import OriginalSelector
+from pp4.drafter.selector import Columns, OriginalSelector
 from pp4.kernels.reference import conditioned, markov_bias, round_bf16
 
 
@@ -192,3 +192,42 @@ def test_a_reduced_vocabulary_emits_and_goes_on_from_the_targets_ids(seed):
     load(ranks, base, anchors, 5)
     expected = chain(w1, w2, base, anchors, ids).tolist()
     assert [outputs.token.tolist() for outputs in run(ranks)] == [expected, expected]
+
+
+@pytest.mark.parametrize("products", [1, 100, 8 * 3 * 7])
+def test_a_bias_in_parts_is_the_bias_at_once(products):
+    rng = np.random.default_rng(8)
+    w1, w2 = (bf16(rng.standard_normal((37, 8)).astype(np.float32)) for _ in range(2))
+    previous = torch.tensor([3, 36, 0])
+    whole, parts = (
+        OriginalSelector(
+            w1, w2, first_id=0, gather=None, batch=3, n_out=1, **more
+        )._bias(previous, w1, w2)
+        for more in ({}, {"products": products})
+    )  # fmt: skip
+    assert torch.equal(whole.view(torch.int16), parts.view(torch.int16))
+    expected = [markov_bias(w1[one].float().numpy(), w2.float().numpy()) for one in previous]
+    assert parts.float().numpy().tolist() == np.stack(expected).tolist()
+
+
+@pytest.mark.parametrize("token_map", [None, torch.arange(9, dtype=torch.int32) * 2])
+def test_both_shards_in_one_place_are_two_ranks_and_gather_nothing(token_map):
+    rng = np.random.default_rng(9)
+    w1, w2 = (round_bf16(rng.standard_normal((n, 2)).astype(np.float32)) for n in (18, 9))
+    base = round_bf16(np.round(rng.standard_normal((3, 4, 9))).astype(np.float32))
+    ranks, _ = selectors(w1, w2, 5, 3, 4, token_map)
+    load(ranks, base, [1, 2, 3], 5)
+    apart = run(ranks)[0].token.tolist()
+    both = OriginalSelector(
+        bf16(w1),
+        bf16(w2[:5]),
+        first_id=0,
+        gather=None,
+        batch=3,
+        n_out=4,
+        token_map=token_map,
+        base=bf16(base)[..., :5],
+        beside=Columns(bf16(w2[5:]), 5, bf16(base)[..., 5:]),
+    )
+    both.anchor.copy_(torch.tensor([1, 2, 3]))
+    assert both.replay().token.tolist() == apart

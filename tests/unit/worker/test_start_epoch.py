@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pp4.kernels.link import START_BELOW
-from pp4.worker.owner import start_epoch
+from pp4.worker.epochs import start_epoch
 
 ROOT = Path(__file__).parents[3]
 nonces = st.text(max_size=40)
@@ -42,7 +42,7 @@ def test_nonce_and_fence_both_count():
 
 
 def test_another_process_counts_the_same():
-    code = "from pp4.worker.owner import start_epoch; print(start_epoch('a', 3, 7))"
+    code = "from pp4.worker.epochs import start_epoch; print(start_epoch('a', 3, 7))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -1,0 +1,71 @@
+"""Directories of a worker: made for this user alone, and refused where others may write."""
+
+import os
+import stat
+
+import pytest
+
+from pp4.config import file_systems
+from pp4.errors import Code, RefusedError
+from pp4.wire.serving import settings_of
+from pp4.worker.directories import AGAIN, prepare
+
+
+def settings(tmp_path):
+    return settings_of(
+        {
+            "checkpoint": "/c",
+            "device": "reference",
+            "socket": str(tmp_path / "a" / "s"),
+            "state": str(tmp_path / "a"),
+            "compiled": str(tmp_path / "b" / "c"),
+        }
+    )
+
+
+def refused(serve):
+    with pytest.raises(RefusedError) as caught:
+        prepare(serve)
+    return caught.value.refusal
+
+
+def test_they_are_made_for_this_user_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        prepare(settings(tmp_path))
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "a", tmp_path / "b" / "c"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    # and again, as they are
+    prepare(settings(tmp_path))
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
+@pytest.mark.parametrize("name", ["a", "b/c"])
+def test_one_that_others_may_write_is_refused(tmp_path, name, mode):
+    prepare(settings(tmp_path))
+    (tmp_path / name).chmod(mode)
+    refusal = refused(settings(tmp_path))
+    assert refusal.code is Code.EXCLUSION
+    assert refusal.next == f"chmod go-w {tmp_path / name}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory away")
+def test_somebody_elses_is_refused(tmp_path):
+    prepare(settings(tmp_path))
+    os.chown(tmp_path / "a", 12345, 12345)
+    refusal = refused(settings(tmp_path))
+    assert (refusal.code, refusal.found) == (Code.EXCLUSION, "owner 12345")
+
+
+def test_a_file_in_its_place_is_refused(tmp_path):
+    (tmp_path / "a").touch()
+    assert refused(settings(tmp_path)).code is Code.UNWRITABLE
+
+
+def test_a_network_is_refused_before_anything_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_systems, "file_system", lambda _: 0x6969)
+    refusal = refused(settings(tmp_path))
+    assert (refusal.code, refusal.next) == (Code.BAD_SETTING, AGAIN)
+    assert not list(tmp_path.iterdir())
