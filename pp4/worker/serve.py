@@ -107,7 +107,6 @@ def run(serve: Serve, log: EventLog) -> Exit:
         return _live(serve, setup, permission, log, orders, first)
     except Pp4Error as error:
         if orders is not None and first is not None:
-            # answered twice at worst; whoever asked looks at the first one
             orders.answer(first, error.refusal)
         raise
 
@@ -135,8 +134,8 @@ def _live(
     with _home(serve) as homes, _listening(serve) as listeners:
         drafting = PairDrafting(homes, seats, setup, config)
         notifier = Notifier(service(), log.warn)
-        life = Life(serve, drafting, permission, listeners, log, notifier, memory)
-        return asyncio.run(life.run(orders, first))
+        life = Life(serve, drafting, permission, listeners, log, notifier, memory, orders, first)
+        return asyncio.run(life.run())
 
 
 def main(arguments: Sequence[str]) -> int:
