@@ -111,7 +111,6 @@ def tampered():
         (lambda: b"", Code.NOT_JSON),
         (lambda: seal(redact(json.loads(RAW))), Code.SUBJECT_MISMATCH),
     ],
-    ids=str,
 )
 def test_a_receipt_that_opens_nothing(tmp_path, raw, code):
     allowed = Permission(by_receipt(tmp_path, raw()), sampled=True)
