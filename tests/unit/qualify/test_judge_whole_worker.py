@@ -56,6 +56,15 @@ UNSOUND = {
     "nothing to draw": ({"frozen": frozen(asked_sampled=0, with_q=0)}, Code.INCOMPLETE),
     "a drawn row without q": ({"frozen": frozen(with_q=13)}, Code.INCOMPLETE),
     "a greedy row with q": ({"frozen": frozen(without_q=9)}, Code.T0_DREW),
+    "rows one after another": (
+        {"settled": settled(counters={"blocks": 13, "rows": 24})},
+        Code.INCOMPLETE,
+    ),
+    "rows of somebody else": (
+        {"settled": settled(counters={"blocks": 12, "rows": 25})},
+        Code.INCOMPLETE,
+    ),
+    "nothing counted": ({"settled": settled(counters={})}, Code.INCOMPLETE),
     "ranks of one process": (
         {"served": served(pids=(41, 41)), "ended": torn_down(pids=(41, 41))},
         Code.NOT_TORN_DOWN,
@@ -76,7 +85,8 @@ def test_blocks_that_are_all_alike_depend_on_nothing():
     same = output(1, 4).model_copy(update={"blocks": (digest("x"),) * 3})
     assert sound(frozen=frozen(outputs=(same, output(1, 5)))) is Code.OUTPUT_MISMATCH
     # one block alone can be like no other
-    assert sound(frozen=frozen(outputs=(output(1, 4, blocks=1),))) is None
+    alone = {"counters": {"blocks": 1, "rows": 24}}
+    assert sound(frozen=frozen(outputs=(output(1, 4, blocks=1),)), settled=settled(**alone)) is None
 
 
 def identity(**changes):
