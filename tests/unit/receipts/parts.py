@@ -33,6 +33,10 @@ LIBRARIES = [
 DEFINITION = {"id": "dyadic24-floor-first-v1", "sha256": "d" * 64}
 
 
+_BINARIES = {"sampled_fused.pair": "12", "sampled_fused.pair.worker": "67"}
+"""Letters of the digests of PTX and cubin; all solo kernels have 8 and 9."""
+
+
 def digest(letter: str) -> str:
     return letter * 64
 
@@ -85,8 +89,8 @@ def kernels(count: int, *names: str) -> list[Body]:
             "name": name,
             "rank": rank,
             "target": "sm_90",
-            "ptx_sha256": digest("1") if name.endswith("pair") else digest("8"),
-            "cubin_sha256": digest("2") if name.endswith("pair") else digest("9"),
+            "ptx_sha256": digest(_BINARIES.get(name, "89")[0]),
+            "cubin_sha256": digest(_BINARIES.get(name, "89")[1]),
         }
         for name in names or ("sampled_fused.pair", "sampled_fused.solo")
         for rank in range(count)
