@@ -82,13 +82,14 @@ def archived(receipt: WholeWorker) -> Identity:
     )
 
 
-def sound(run: WholeRun, devices: Sequence[str], batch: int) -> Code | None:
+def sound(run: WholeRun, devices: Sequence[str], batch: int, *, compiles: bool) -> Code | None:
     """Whether a worker did what it was started for, before anybody looks at what came out.
 
     Args:
         run: what was seen of it.
         devices: of both ranks, as the HOLD names them.
         batch: the one size that it was to capture.
+        compiles: whether its ranks compile themselves, so that each has to say how often.
     """
     frozen = run.frozen
     if list(frozen.devices) != list(devices):
@@ -96,6 +97,9 @@ def sound(run: WholeRun, devices: Sequence[str], batch: int) -> Code | None:
     counted = (*run.served.compilations, *run.settled.compilations)
     if any(counted):
         return Code.COMPILED_AFTER_PRIMING
+    if compiles and None in counted:
+        # a rank that was never sealed has not looked
+        return Code.INCOMPLETE
     return (
         _kernels(run.served.kernels)
         or mapped(run.mapped)

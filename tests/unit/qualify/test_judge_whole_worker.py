@@ -25,15 +25,21 @@ from tests.unit.qualify.whole_runs import (
 from tests.unit.receipts import samples
 
 
-def sound(**changes):
-    return judge.sound(whole_run(**changes), DEVICES, BATCH)
+def sound(*, compiles=True, **changes):
+    return judge.sound(whole_run(**changes), DEVICES, BATCH, compiles=compiles)
 
 
 def test_a_worker_that_did_everything_is_sound():
     assert sound() is None
     # what nobody can see is not counted as nothing: it is said to be unseen
-    unseen = (None, None)
-    assert sound(served=served(compilations=unseen), settled=settled(compilations=unseen)) is None
+    both = served(compilations=(None, None)), settled(compilations=(None, None))
+    assert sound(compiles=False, served=both[0], settled=both[1]) is None
+
+
+@pytest.mark.parametrize("unseen", [(None, 0), (0, None), (None, None)])
+def test_a_rank_that_compiles_itself_has_to_have_looked(unseen):
+    assert sound(served=served(compilations=unseen)) is Code.INCOMPLETE
+    assert sound(settled=settled(compilations=unseen)) is Code.INCOMPLETE
 
 
 FAULTY = primed(1).model_copy(update={"faults": ("a store after the release",)})

@@ -174,14 +174,21 @@ def test_gpus_that_changed_since(tmp_path, rank, change, word):
     assert word in refusal.where
 
 
-def test_firmware_counts_where_both_tell_it(tmp_path):
+def test_firmware_counts_where_the_receipt_tells_it(tmp_path):
+    """As for ``pp4 gate``: a driver that tells it no more is another one than it was."""
     body = samples.qualification()
     body["gpus"][1]["facts"] = {"vbios": "97"}
     serve = by_receipt(tmp_path, build(body))
     refusal = refused(Permission(serve, sampled=True).before_start, HERE)
     assert (refusal.code, refusal.expected, refusal.found) == (Code.SUBJECT_MISMATCH, "97", "96")
     untold = [one.model_copy(update={"vbios": None}) for one in GPUS]
-    Permission(serve, sampled=True).before_start(Here(SOURCE, "boot-1", untold))
+    here = Here(SOURCE, "boot-1", untold)
+    refusal = refused(Permission(serve, sampled=True).before_start, here)
+    assert (refusal.expected, refusal.found) == ("97", "not told")
+    body["gpus"][1]["facts"] = {"vbios": "not told"}
+    serve = by_receipt(tmp_path, build(body))
+    for found in (HERE, here):
+        Permission(serve, sampled=True).before_start(found)
 
 
 # Each is one thing that a worker has loaded and that was not qualified.
