@@ -12,7 +12,7 @@ from pp4.receipts.bindings import ClosedHold
 from pp4.receipts.digests import source_list_digest
 from pp4.receipts.gate_checks import REQUIRED_GATES
 from pp4.receipts.journal import head, next_line
-from pp4.receipts.plan_checks import FLOORS, RECORDED, plan_of
+from pp4.receipts.plan_checks import RECORDED, floors_of, plan_of
 from pp4.receipts.private import open_leaf
 
 Body = dict[str, Any]
@@ -120,18 +120,18 @@ def gates(kind: str, scope: str) -> list[Body]:
             "arms": [
                 arm("sound", "pass"),
                 arm("mutant", "caught(OUTPUT_MISMATCH)"),
-                *planned(kind, number, table[number].arms),
+                *planned(kind, scope, number, table[number].arms),
             ],
         }
         for number in REQUIRED_GATES[scope]
     ]
 
 
-def planned(kind: str, number: int, table: Mapping[str, str]) -> Iterator[Body]:
+def planned(kind: str, scope: str, number: int, table: Mapping[str, str]) -> Iterator[Body]:
     """Yield the arms of the plan, each as often as a good verdict of the kind asks for."""
     floors = {
         name.removeprefix(f"gate-{number}/"): least
-        for name, least in FLOORS.get(kind, {}).items()
+        for name, least in floors_of(kind, scope).items()
         if name.startswith(f"gate-{number}/")
     }
     for name, expected in table.items():
