@@ -212,7 +212,7 @@ def run_gates(
     members = {
         "kind": run.kind,
         "scope": run.scope,
-        "limits": list(run.limits),
+        "limits": [*run.limits, *(whole.limits if run.scope == "full" else ())],
         **receipt.members(hold, context, results, gates, GOOD, run.kernels),
     }
     soaked = soak_result(results)

@@ -58,7 +58,7 @@ def _members(
         "kind": "whole_worker",
         "mode": "solo",
         "verdict": "recorded" if code is None else "wrong",
-        "limits": list(LIMITS),
+        "limits": [*LIMITS, *context.whole.limits],
         "hold": receipt.hold_of(hold),
         "definition": {"id": frozen.definition, "sha256": frozen.definition_sha256},
         "query_block": frozen.query_block,
