@@ -11,6 +11,7 @@ from pp4.receipts.models import read_model
 from tests.unit.qualify.whole_runs import (
     BATCH,
     DEVICES,
+    LIBRARIES,
     PIDS,
     SOLO_KERNELS,
     digest,
@@ -85,6 +86,27 @@ UNSOUND = {
 def test_a_worker_that_is_not_sound(name):
     changes, code = UNSOUND[name]
     assert sound(**changes) is code
+
+
+ONE, MORE = LIBRARIES
+CHANGED = ONE.model_copy(update={"sha256": "0" * 64})
+
+
+@pytest.mark.parametrize(
+    ("gates", "worker", "code"),
+    [
+        ((ONE,), (ONE, MORE), None),
+        ((ONE, MORE), (ONE,), None),
+        ((CHANGED, MORE), (ONE, MORE), Code.LIBRARY_CHANGED),
+        # two files under one name, one of which nobody has hashed before
+        ((ONE,), (ONE, CHANGED), Code.LIBRARY_CHANGED),
+        ((ONE,), (MORE,), Code.LIBRARY_CHANGED),
+        ((ONE,), (), Code.LIBRARY_CHANGED),
+        ((), (ONE,), Code.LIBRARY_CHANGED),
+    ],
+)
+def test_libraries_of_a_worker_are_those_of_the_gates_as_far_as_both_have_them(gates, worker, code):
+    assert judge.loaded(served(libraries=worker), gates) is code
 
 
 def test_blocks_that_are_all_alike_depend_on_nothing():

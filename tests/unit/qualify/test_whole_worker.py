@@ -28,6 +28,7 @@ from tests.unit.qualify.gpus import UUIDS, gpu
 from tests.unit.qualify.test_gate_runs import Scripted
 from tests.unit.qualify.test_session import Channel, Starting, facts
 from tests.unit.qualify.whole_runs import (
+    LIBRARIES,
     PIDS,
     digest,
     frozen,
@@ -220,6 +221,7 @@ class Gate:
         self.hold = Starting(tmp_path)
         self.hold.gpus = gpus
         self.context = Context(self.hold, physical(gpus) if gpus else REHEARSAL)
+        self.context.record.libraries = LIBRARIES[:1]
         pair, solo = ([primed(rank, name) for rank in (0, 1)] for name in ("pair", "solo"))
         self.primed = {"primed": pair, "solo": solo}
         self.session = Scripted(**{"prime-by-owner": lambda *_: self._primed()})
@@ -303,6 +305,13 @@ def test_gpus_are_held_to_the_archive_and_run_no_solo_worker(gate_on_gpus):
     assert finding.facts["gpu_model"] == "H200"
     assert gate.find("flipped-archive-byte").code is Code.OUTPUT_MISMATCH
     assert gate.find("other-gpu-model").code is Code.SUBJECT_MISMATCH
+
+
+def test_a_worker_on_gpus_has_mapped_what_the_gates_have_hashed(gate_on_gpus):
+    gate_on_gpus.archive()
+    other = LIBRARIES[0].model_copy(update={"sha256": "0" * 64})
+    gate_on_gpus.context.record.libraries = (other,)
+    assert gate_on_gpus.find().code is Code.LIBRARY_CHANGED
 
 
 def test_gpus_without_an_archive_are_refused(gate_on_gpus):
