@@ -1,0 +1,111 @@
+"""Attention of a block over the feature cache where it lies, split by place, and its merging.
+
+All queries of a row see the same places: the cached ones below the row's length, and the block's
+own.  Chunk c of the cached places belongs to split ``c % SPLITS`` whatever else is in the batch,
+and splits are merged in one order, so the bits of a row depend on the row alone.  Nothing beyond a
+length is read.
+"""
+
+import triton
+import triton.language as tl
+
+from pp4.kernels.device.rounding import narrow, product
+
+
+@triton.jit
+def _seen(
+    state, query, key_places, value_places, inside, SCALE: tl.constexpr, INTERPRETED: tl.constexpr
+):
+    """Go on with some places.
+
+    state: (largest score [ROWS], sum of weights [ROWS], weighted values [ROWS, HEAD_DIM]) float32;
+    query: [ROWS, HEAD_DIM] BF16; places: [N, HEAD_DIM] pointers; inside: [N] bool, not all false.
+    Scores are in powers of two: SCALE has the logarithm's base in it.
+    """
+    largest, total, found = state
+    keys = tl.load(key_places, mask=inside[:, None], other=0)
+    scores = product(query, tl.trans(keys), INTERPRETED) * SCALE
+    scores = tl.where(inside[None, :], scores, float("-inf"))
+    higher = tl.maximum(largest, tl.max(scores, 1))
+    kept = tl.exp2(largest - higher)
+    weights = tl.exp2(scores - higher[:, None])
+    values = tl.load(value_places, mask=inside[:, None], other=0)
+    more = product(narrow(weights, INTERPRETED), values, INTERPRETED)
+    return higher, total * kept + tl.sum(weights, 1), found * kept[:, None] + more
+
+
+# slots and lengths are parts of the inputs' buffer and start anywhere in it
+@triton.jit(
+    do_not_specialize=["context"], do_not_specialize_on_alignment=["slots_ptr", "lengths_ptr"]
+)
+def attended(
+    qkv_ptr, keys_ptr, values_ptr, slots_ptr, lengths_ptr,
+    found_ptr, largest_ptr, total_ptr, context: tl.int32,
+    BLOCK: tl.constexpr, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
+    ROWS: tl.constexpr, OWN: tl.constexpr, CHUNK: tl.constexpr, SPLITS: tl.constexpr,
+    SCALE: tl.constexpr, INTERPRETED: tl.constexpr,
+):  # fmt: skip
+    """One split of one key head of one row; split 0 also sees the block's own places."""
+    GROUP: tl.constexpr = HEADS // KV_HEADS
+    TOKEN: tl.constexpr = (HEADS + 2 * KV_HEADS) * HEAD_DIM
+    shared, split = tl.program_id(0), tl.program_id(1)
+    row = tl.program_id(2).to(tl.int64)
+    length = tl.load(lengths_ptr + row).to(tl.int32)
+    if (split == 0) | (split * CHUNK < length):
+        at = tl.arange(0, HEAD_DIM)[None, :]
+        own = qkv_ptr + row * (BLOCK * TOKEN)
+
+        # the queries that share the key head, token by token
+        place = tl.arange(0, ROWS)
+        used = place < BLOCK * GROUP
+        token, head = place // GROUP, shared * GROUP + place % GROUP
+        lying = (token * TOKEN + head * HEAD_DIM)[:, None] + at
+        query = tl.load(own + lying, mask=used[:, None], other=0)
+
+        largest = tl.full([ROWS], float("-inf"), tl.float32)
+        total = tl.zeros([ROWS], tl.float32)
+        found = tl.zeros([ROWS, HEAD_DIM], tl.float32)
+        if split == 0:
+            mine = tl.arange(0, OWN)
+            keys = own + (HEADS + shared) * HEAD_DIM + mine[:, None] * TOKEN + at
+            largest, total, found = _seen(
+                (largest, total, found), query, keys, keys + KV_HEADS * HEAD_DIM, mine < BLOCK,
+                SCALE, INTERPRETED,
+            )  # fmt: skip
+        slot = tl.load(slots_ptr + row)
+        cached = (slot * KV_HEADS + shared) * context * HEAD_DIM
+        for first in range(split * CHUNK, length, SPLITS * CHUNK):
+            places = first + tl.arange(0, CHUNK)
+            lies = cached + places.to(tl.int64)[:, None] * HEAD_DIM + at
+            largest, total, found = _seen(
+                (largest, total, found), query, keys_ptr + lies, values_ptr + lies,
+                places < length, SCALE, INTERPRETED,
+            )  # fmt: skip
+
+        # [B, BLOCK, HEADS, SPLITS], and HEAD_DIM behind that
+        out = ((row * BLOCK + token) * HEADS + head) * SPLITS + split
+        tl.store(largest_ptr + out, largest, mask=used)
+        tl.store(total_ptr + out, total, mask=used)
+        tl.store(found_ptr + out[:, None] * HEAD_DIM + at, found, mask=used[:, None])
+
+
+@triton.jit(do_not_specialize_on_alignment=["lengths_ptr"])
+def merged(
+    found_ptr, largest_ptr, total_ptr, lengths_ptr, out_ptr,
+    BLOCK: tl.constexpr, HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, CHUNK: tl.constexpr,
+    SPLITS: tl.constexpr, INTERPRETED: tl.constexpr,
+):  # fmt: skip
+    """One head of one token: its splits that have a place, joined."""
+    row = tl.program_id(1).to(tl.int64)
+    head = row * (BLOCK * HEADS) + tl.program_id(0)
+    length = tl.load(lengths_ptr + row).to(tl.int32)
+    split, at = tl.arange(0, SPLITS), tl.arange(0, HEAD_DIM)
+    used = (split == 0) | (split * CHUNK < length)
+    lying = head * SPLITS + split
+    largest = tl.load(largest_ptr + lying, mask=used, other=float("-inf"))
+    total = tl.load(total_ptr + lying, mask=used, other=0)
+    places = found_ptr + lying[:, None] * HEAD_DIM + at[None, :]
+    found = tl.load(places, mask=used[:, None], other=0)
+    weights = tl.exp2(largest - tl.max(largest, 0))
+    joined = tl.sum(found * weights[:, None], 0) / tl.sum(total * weights, 0)
+    tl.store(out_ptr + head * HEAD_DIM + at, narrow(joined, INTERPRETED))
