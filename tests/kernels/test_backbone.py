@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pp4.errors import BadInputError
 from pp4.kernels.backbone import launches
 from pp4.kernels.backbone.launches import Places, Splits
-from pp4.kernels.backbone.sizes import CHUNK, HEAD_DIMS, SPLITS, Sizes
+from pp4.kernels.backbone.sizes import CHUNK, HEAD_DIMS, SPLITS, TILE, Sizes
 from tests.kernels.drivers import said
 
 SIZES = Sizes(
@@ -201,7 +201,10 @@ def test_attention_is_near_float64(seed, heads, head_dim, block, lengths, scale)
     assert ((found.double() - expected).abs() <= bound).all()
 
 
-@pytest.mark.parametrize("length", [CHUNK * SPLITS, CHUNK * SPLITS + 1, CHUNK * (SPLITS + 2)])
+ROUND = CHUNK * (SPLITS - 1)
+
+
+@pytest.mark.parametrize("length", [ROUND, ROUND + 1, 2 * ROUND + CHUNK + 1])
 def test_a_split_may_have_several_chunks(length):
     sizes = replace(SIZES, heads=1, kv_heads=1)
     qkv, places = normal(5, sizes.qkv), Places(torch.tensor([0]), torch.tensor([length]))
@@ -224,7 +227,7 @@ def poisoned(kept, places):
     return tuple(changed)
 
 
-@pytest.mark.parametrize("length", [0, 1, CHUNK, CHUNK + 1, CONTEXT])
+@pytest.mark.parametrize("length", [0, 1, TILE, TILE + 1, CHUNK, CHUNK + 1, CONTEXT])
 def test_nothing_beyond_a_length_is_read(length):
     qkv, places = normal(5, SIZES.qkv), Places(torch.tensor([2]), torch.tensor([length]))
     kept = cached(SIZES)

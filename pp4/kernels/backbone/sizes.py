@@ -15,12 +15,14 @@ MAX_BLOCK: Final = 32
 HEAD_DIMS: Final = (16, 32, 64, 128, 256)
 MULTIPLE: Final = 8
 """BF16 elements in 16 bytes: rows start where a load can take as many."""
-CHUNK: Final = 64
-"""Cached places that are looked at in one go."""
+CHUNK: Final = 128
+"""Cached places that are dealt to a program at once."""
+TILE: Final = 64
+"""Of these, how many it looks at in one go."""
 SPLITS: Final = 16
-"""Programs that share the cached places of a row.  Neither this nor :data:`CHUNK` may depend on a
-batch or on a length: a row's bits would."""
-_TILE: Final = 16
+"""Programs that share the places of a row: one has the block's own, the others the cached ones.
+None of the three may depend on a batch or on a length: a row's bits would."""
+_TENSOR_CORE: Final = 16
 """Fewest rows and columns that a tensor core multiplies."""
 
 
@@ -83,7 +85,7 @@ class Sizes:
 
 
 def _padded(count: int) -> int:
-    return max(_TILE, 1 << (count - 1).bit_length())
+    return max(_TENSOR_CORE, 1 << (count - 1).bit_length())
 
 
 def _reasons(sizes: Sizes) -> Iterator[str]:

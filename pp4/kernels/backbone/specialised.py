@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pp4.errors import BadInputError
-from pp4.kernels.backbone.sizes import CHUNK, SPLITS, Sizes
+from pp4.kernels.backbone.sizes import CHUNK, SPLITS, TILE, Sizes
 from pp4.kernels.compile import Compiled
 from pp4.kernels.device import backbone_attention, backbone_heads, backbone_rows
 from pp4.kernels.loading import load_as_called, stand_in
@@ -155,6 +155,7 @@ ATTENDED: Final = Kernel(
         "ROWS": sizes.rows,
         "OWN": sizes.own,
         "CHUNK": CHUNK,
+        "TILE": TILE,
         "SPLITS": SPLITS,
         "SCALE": sizes.scale,
     },

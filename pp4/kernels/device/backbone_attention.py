@@ -1,9 +1,9 @@
 """Attention of a block over the feature cache where it lies, split by place, and its merging.
 
 All queries of a row see the same places: the cached ones below the row's length, and the block's
-own.  Chunk c of the cached places belongs to split ``c % SPLITS`` whatever else is in the batch,
-and splits are merged in one order, so the bits of a row depend on the row alone.  Nothing beyond a
-length is read.
+own.  Split 0 has the block's own; the others are dealt the chunks of cached places in turn, whatever
+else is in the batch, and all are merged in one order: the bits of a row depend on the row alone.
+Nothing beyond a length is read.
 """
 
 import triton
@@ -13,13 +13,19 @@ from pp4.kernels.device.rounding import narrow, product
 
 
 @triton.jit
+def _has_places(split, length, CHUNK: tl.constexpr):
+    """Whether a split has anything to look at."""
+    return (split == 0) | ((split - 1) * CHUNK < length)
+
+
+@triton.jit
 def _seen(
     state, query, key_places, value_places, inside, SCALE: tl.constexpr, INTERPRETED: tl.constexpr
 ):
     """Go on with some places.
 
     state: (largest score [ROWS], sum of weights [ROWS], weighted values [ROWS, HEAD_DIM]) float32;
-    query: [ROWS, HEAD_DIM] BF16; places: [N, HEAD_DIM] pointers; inside: [N] bool, not all false.
+    query: [ROWS, HEAD_DIM] BF16; places: [N, HEAD_DIM] pointers; inside: [N] bool, at first not all false.
     Scores are in powers of two: SCALE has the logarithm's base in it.
     """
     largest, total, found = state
@@ -42,16 +48,16 @@ def attended(
     qkv_ptr, keys_ptr, values_ptr, slots_ptr, lengths_ptr,
     found_ptr, largest_ptr, total_ptr, context: tl.int32,
     BLOCK: tl.constexpr, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
-    ROWS: tl.constexpr, OWN: tl.constexpr, CHUNK: tl.constexpr, SPLITS: tl.constexpr,
-    SCALE: tl.constexpr, INTERPRETED: tl.constexpr,
+    ROWS: tl.constexpr, OWN: tl.constexpr, CHUNK: tl.constexpr, TILE: tl.constexpr,
+    SPLITS: tl.constexpr, SCALE: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
-    """One split of one key head of one row; split 0 also sees the block's own places."""
+    """One split of one key head of one row."""
     GROUP: tl.constexpr = HEADS // KV_HEADS
     TOKEN: tl.constexpr = (HEADS + 2 * KV_HEADS) * HEAD_DIM
     shared, split = tl.program_id(0), tl.program_id(1)
     row = tl.program_id(2).to(tl.int64)
     length = tl.load(lengths_ptr + row).to(tl.int32)
-    if (split == 0) | (split * CHUNK < length):
+    if _has_places(split, length, CHUNK):
         at = tl.arange(0, HEAD_DIM)[None, :]
         own = qkv_ptr + row * (BLOCK * TOKEN)
 
@@ -74,12 +80,16 @@ def attended(
             )  # fmt: skip
         slot = tl.load(slots_ptr + row)
         cached = (slot * KV_HEADS + shared) * context * HEAD_DIM
-        for first in range(split * CHUNK, length, SPLITS * CHUNK):
-            places = first + tl.arange(0, CHUNK)
-            lies = cached + places.to(tl.int64)[:, None] * HEAD_DIM + at
+        tile = tl.arange(0, TILE)[:, None] * HEAD_DIM + at
+        TILES: tl.constexpr = CHUNK // TILE
+        chunks = tl.cdiv(length - (split - 1) * CHUNK, CHUNK * (SPLITS - 1))
+        for turn in range(0, tl.where(split == 0, 0, chunks * TILES)):
+            chunk = split - 1 + turn // TILES * (SPLITS - 1)
+            first = chunk * CHUNK + turn % TILES * TILE
+            begin = cached + first.to(tl.int64) * HEAD_DIM
             largest, total, found = _seen(
-                (largest, total, found), query, keys_ptr + lies, values_ptr + lies,
-                places < length, SCALE, INTERPRETED,
+                (largest, total, found), query, keys_ptr + begin + tile, values_ptr + begin + tile,
+                first + tl.arange(0, TILE) < length, SCALE, INTERPRETED,
             )  # fmt: skip
 
         # [B, BLOCK, HEADS, SPLITS], and HEAD_DIM behind that
@@ -100,7 +110,7 @@ def merged(
     head = row * (BLOCK * HEADS) + tl.program_id(0)
     length = tl.load(lengths_ptr + row).to(tl.int32)
     split, at = tl.arange(0, SPLITS), tl.arange(0, HEAD_DIM)
-    used = (split == 0) | (split * CHUNK < length)
+    used = _has_places(split, length, CHUNK)
     lying = head * SPLITS + split
     largest = tl.load(largest_ptr + lying, mask=used, other=float("-inf"))
     total = tl.load(total_ptr + lying, mask=used, other=0)
