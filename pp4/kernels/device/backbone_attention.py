@@ -1,9 +1,9 @@
 """Attention of a block over the feature cache where it lies, split by place, and its merging.
 
 All queries of a row see the same places: the cached ones below the row's length, and the block's
-own.  Split 0 has the block's own; the others are dealt the chunks of cached places in turn, whatever
-else is in the batch, and all are merged in one order: the bits of a row depend on the row alone.
-Nothing beyond a length is read.
+own.  Split 0 has the block's own; the others are dealt the chunks of cached places in turn,
+whatever else is in the batch, and all are merged in one order: the bits of a row depend on the row
+alone.  Nothing beyond a length is read.
 """
 
 import triton
@@ -25,8 +25,8 @@ def _seen(
     """Go on with some places.
 
     state: (largest score [ROWS], sum of weights [ROWS], weighted values [ROWS, HEAD_DIM]) float32;
-    query: [ROWS, HEAD_DIM] BF16; places: [N, HEAD_DIM] pointers; inside: [N] bool, at first not all false.
-    Scores are in powers of two: SCALE has the logarithm's base in it.
+    query: [ROWS, HEAD_DIM] BF16; places: [N, HEAD_DIM] pointers; inside: [N] bool, of the first
+    places not all false.  Scores are exponents of two: SCALE has the logarithm's base in it.
     """
     largest, total, found = state
     keys = tl.load(key_places, mask=inside[:, None], other=0)
@@ -83,7 +83,7 @@ def attended(
         tile = tl.arange(0, TILE)[:, None] * HEAD_DIM + at
         TILES: tl.constexpr = CHUNK // TILE
         chunks = tl.cdiv(length - (split - 1) * CHUNK, CHUNK * (SPLITS - 1))
-        for turn in range(0, tl.where(split == 0, 0, chunks * TILES)):
+        for turn in range(tl.where(split == 0, 0, chunks * TILES)):
             chunk = split - 1 + turn // TILES * (SPLITS - 1)
             first = chunk * CHUNK + turn % TILES * TILE
             begin = cached + first.to(tl.int64) * HEAD_DIM
