@@ -63,14 +63,17 @@ def test_a_sum_and_its_norm(seed, width, scale):
 
 
 def test_a_norm_rounds_before_the_weight_and_after_it():
-    """Root and mean are exact here: what is left are the two roundings, ties to even."""
-    sizes = replace(SIZES, hidden=8, eps=0.0)
-    # the mean square is 1/4, so the values double; 1.0078125 * 3 lies between two BF16 values
-    values = torch.tensor([[0.5, -0.5] * 4]).to(torch.bfloat16)
-    weight = torch.tensor([1.0078125, 3, -1, 0.5, 1, 2, 4, 8]).to(torch.bfloat16)
-    taken = launches.added(sizes, values.clone(), torch.zeros_like(values), weight)
-    signs = torch.tensor([1, -1] * 4)
-    assert taken[0].tolist() == (weight * signs).tolist()
+    """Small integers, whose squares sum to the same in any order: every bit is known."""
+    sizes = replace(SIZES, hidden=64, eps=0.0)
+    state = torch.Generator().manual_seed(4)
+    values = torch.randint(-9, 10, (1, 64), generator=state).to(torch.bfloat16)
+    weight = normal(64, seed=5)
+    mean = values.float().square().sum() / 64
+    scaled = values.float() * (1 / mean.sqrt())
+    expected = weight * scaled.to(torch.bfloat16)
+    assert not torch.equal(expected, (weight.float() * scaled).to(torch.bfloat16))
+    taken = launches.added(sizes, values, torch.zeros_like(values), weight)
+    assert torch.equal(bits(taken), bits(expected))
 
 
 @settings(max_examples=10)
