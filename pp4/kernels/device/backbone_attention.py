@@ -40,6 +40,29 @@ def _seen(
     return higher, total * kept + tl.sum(weights, 1), found * kept[:, None] + more
 
 
+@triton.jit
+def _tile_seen(
+    state, before, turn, CHUNK: tl.constexpr, TILE: tl.constexpr, SPLITS: tl.constexpr,
+    SCALE: tl.constexpr, INTERPRETED: tl.constexpr,
+):  # fmt: skip
+    """Go on with the next tile of a split's chunks.
+
+    before: (query, pointers to the keys and to the values of place 0, split, length).
+    """
+    query, keys_ptr, values_ptr, split, length = before
+    HEAD_DIM: tl.constexpr = query.shape[1]
+    TILES: tl.constexpr = CHUNK // TILE
+    chunk = split - 1 + turn // TILES * (SPLITS - 1)
+    first = chunk * CHUNK + turn % TILES * TILE
+    place = tl.arange(0, TILE)
+    at = place[:, None] * HEAD_DIM + tl.arange(0, HEAD_DIM)[None, :]
+    begin = first.to(tl.int64) * HEAD_DIM
+    return _seen(
+        state, query, keys_ptr + begin + at, values_ptr + begin + at, first + place < length,
+        SCALE, INTERPRETED,
+    )  # fmt: skip
+
+
 # slots and lengths are parts of the inputs' buffer and start anywhere in it
 @triton.jit(
     do_not_specialize=["context"], do_not_specialize_on_alignment=["slots_ptr", "lengths_ptr"]
@@ -80,17 +103,22 @@ def attended(
             )  # fmt: skip
         slot = tl.load(slots_ptr + row)
         cached = (slot * KV_HEADS + shared) * context * HEAD_DIM
-        tile = tl.arange(0, TILE)[:, None] * HEAD_DIM + at
-        TILES: tl.constexpr = CHUNK // TILE
-        chunks = tl.cdiv(length - (split - 1) * CHUNK, CHUNK * (SPLITS - 1))
-        for turn in range(tl.where(split == 0, 0, chunks * TILES)):
-            chunk = split - 1 + turn // TILES * (SPLITS - 1)
-            first = chunk * CHUNK + turn % TILES * TILE
-            begin = cached + first.to(tl.int64) * HEAD_DIM
-            largest, total, found = _seen(
-                (largest, total, found), query, keys_ptr + begin + tile, values_ptr + begin + tile,
-                first + tl.arange(0, TILE) < length, SCALE, INTERPRETED,
-            )  # fmt: skip
+        before = (query, keys_ptr + cached, values_ptr + cached, split, length)
+        turns = tl.cdiv(length - (split - 1) * CHUNK, CHUNK * (SPLITS - 1)) * (CHUNK // TILE)
+        turns = tl.where(split == 0, 0, turns)
+        if INTERPRETED:
+            # the interpreter of Triton 3.6 takes no bound that was computed
+            turn = 0
+            while turn < turns:
+                largest, total, found = _tile_seen(
+                    (largest, total, found), before, turn, CHUNK, TILE, SPLITS, SCALE, INTERPRETED
+                )
+                turn += 1
+        else:
+            for turn in range(turns):
+                largest, total, found = _tile_seen(
+                    (largest, total, found), before, turn, CHUNK, TILE, SPLITS, SCALE, INTERPRETED
+                )
 
         # [B, BLOCK, HEADS, SPLITS], and HEAD_DIM behind that
         out = ((row * BLOCK + token) * HEADS + head) * SPLITS + split
