@@ -12,6 +12,7 @@ from pp4.drafter.features import FeatureCache
 from pp4.drafter.fused import FusedBackbone, backbone_of, joined
 from pp4.drafter.weights import Weights
 from pp4.kernels import interpreting
+from tests.kernels import compiling
 from tests.unit.drafter.checkpoints import SMALL, random_tensors
 from tests.unit.drafter.naive import Naive
 from tests.unit.drafter.running import features_of, weights_of
@@ -191,3 +192,58 @@ def test_what_is_launched_is_what_is_primed(monkeypatch, config):
     fused.prime(config, torch.device("cuda", 0))
     expected = [] if config is SMALL else [(fused.sizes_of(config), torch.device("cuda", 0))]
     assert primed == expected
+
+
+_ON_A_GPU = """
+import sys
+from dataclasses import replace
+import torch
+from pp4.drafter import fused
+from pp4.drafter.backbone import Backbone
+from pp4.kernels.graph import capture
+from pp4.kernels.loading import forbid_compilation
+from tests.unit.drafter.checkpoints import SMALL, random_tensors
+from tests.unit.drafter.running import weights_of
+
+device = torch.device("cuda", 0)
+sizes = {"hidden": 256, "heads": 8, "head_dim": 64, "intermediate": 512}
+config = replace(SMALL, max_positions=4096, **sizes)
+fused.prime(config, device)
+compiled = []
+forbid_compilation(lambda kernel, key: compiled.append(kernel))
+weights = weights_of(config, random_tensors(config), device=device)
+by_kernels, by_torch = fused.backbone_of(weights, 2200), Backbone(weights, 2200)
+cache = [torch.randn(2, 4, 2, 2200, 64, device=device).to(torch.bfloat16) for _ in range(2)]
+slots, lengths, anchors = torch.tensor([[2, 0, 3], [2200, 0, 65], [7, 0, 30]], device=device)
+
+
+def run(by=by_kernels):
+    return by.run(anchors, (slots, lengths), *cache)
+
+
+first = run()
+torch.cuda.synchronize()
+kept = []
+graph = capture(lambda: kept.append(run()))
+graph.replay()
+off = (first.double() - run(by_torch).double()).square().mean().sqrt().item()
+if type(by_kernels) is not fused.FusedBackbone or compiled or not off < 0.05:
+    sys.exit(f"{type(by_kernels).__name__}, {off} off torch, compiled {compiled}")
+if not torch.equal(kept[0], first):
+    sys.exit("a graph gives other bits")
+for one in cache:
+    one[:, 1] = one[:, 3]
+    one[:, 2:] = float("nan")
+for one, value in ((slots, 1), (lengths, 65), (anchors, 30)):
+    one.fill_(value)
+graph.replay()
+if not all(torch.equal(one, first[2]) for one in kept[0]):
+    sys.exit("a row depends on more than itself")
+"""
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(tmp_path):
+    """In a process of its own: this one interprets its kernels."""
+    done = compiling.python(["-c", _ON_A_GPU], tmp_path)
+    assert done.returncode == 0, done.stderr
