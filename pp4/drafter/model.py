@@ -135,8 +135,8 @@ class Drafter:
 def _chances(scores: Tensor) -> Tensor:
     """The logistic function of FP32 scores; a value depends on its score alone.
 
-    What does not fill a CPU's vectors torch takes one by one, and rounds otherwise, so there nothing
-    may be left over.
+    What does not fill a CPU's vectors torch takes one by one, and rounds otherwise, so nothing may
+    be left over there.
     """
     if scores.device.type != "cpu":
         return torch.sigmoid(scores)

@@ -5,6 +5,8 @@ import socket
 from collections import Counter
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from pp4.wire.draft_frames import Decoder, encode
 from pp4.wire.drafts import (
     ANSWERS,
@@ -29,7 +31,7 @@ AT_ONCE = 8
 SESSION = 40
 """Requests of one connection, about, where nothing ends it before."""
 LEAVES, BAD, ABORTS, CLOSES, IN_ONE_PIECE, LATER = 0.002, 0.02, 0.06, 0.04, 0.8, 0.7
-DRAFTS_LAST = 0.7
+DRAFTS_LAST, CUT = 0.7, 0.4
 MOST_WRONG = 10
 
 
@@ -50,16 +52,9 @@ class Told:
 
 def differs(body, right):
     """Words in which a body is not one of those that are right, by the nearest of them."""
-    found = [
-        [
-            f"word {place // 4}: {body[place : place + 4].hex()}, not {one[place : place + 4].hex()}"
-            for place in range(0, len(body), 4)
-            if body[place : place + 4] != one[place : place + 4]
-        ]
-        for one in right
-    ]
-    nearest = min(found, key=len)
-    return f"{len(nearest)} words of {len(body) // 4}: {'; '.join(nearest[:4])}"
+    mine = np.frombuffer(body, "<u4")
+    words = [np.flatnonzero(mine != np.frombuffer(one, "<u4")) for one in right]
+    return f"words {min(words, key=len).tolist()} of {len(mine)}"[:100]
 
 
 class Line:
@@ -264,7 +259,9 @@ class Session:
         """Questions that append features, cut at random."""
         asked = []
         while known < length:
-            tokens = self.random.randint(1, length - known)
+            tokens = length - known
+            if self.random.random() < CUT:
+                tokens = self.random.randint(1, tokens)
             body = spec.features[known : known + tokens].tobytes()
             question = Features(sequence=self.next(), request=number, first=known, tokens=tokens)
             asked.append((question, body))
