@@ -132,7 +132,10 @@ class Worker:
             with contextlib.suppress(RefusedError):
                 # nobody listens there yet
                 found.append(self.status())
-            return bool(found) and found[-1].state in states
+            state = found[-1].state if found else None
+            # what has failed does not come to anything else
+            assert state != "failed" or "failed" in states, found[-1]
+            return state in states
 
         assert within(there), found[-1:]
         self.ranks = found[-1].ranks
