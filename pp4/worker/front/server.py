@@ -73,6 +73,11 @@ class Server:
         """What it answers with since it is over."""
         return self._service.error
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the ranks have failed; one that was told to stop is over and has not."""
+        return self._service.has_failed
+
     def start(self) -> None:
         """Let clients in; until the ranks serve they are told so. To be called in the loop."""
         self._accepting = True

@@ -132,6 +132,11 @@ class Service:
         self._end(error)
         self._failed.set()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the ranks have failed."""
+        return self._failed.is_set()
+
     async def failure(self) -> Pp4Error:
         """Wait until the ranks have failed; -> their error."""
         await self._failed.wait()
