@@ -74,7 +74,7 @@ def test_a_manager_that_cannot_be_reached_is_said_once(where):
 
 
 def test_a_manager_that_is_back_hears_again(tmp_path):
-    """It was started anew, or descriptors were short: its watchdog waits for a word all the same."""
+    """It was started anew, or descriptors were short; its watchdog waits for a word."""
     told, complain = complaints()
     tell = Notifier(Service(str(tmp_path / "n")), complain)
     tell.ready("serving")
