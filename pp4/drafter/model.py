@@ -11,15 +11,20 @@ queries attend in both directions: with fewer of them it would be another drafte
 
 from __future__ import annotations
 
+from typing import Final
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pp4.drafter.backbone import Backbone
 from pp4.drafter.features import FeatureCache, Rows
+from pp4.drafter.fused import backbone_of
 from pp4.drafter.weights import Weights
 from pp4.errors import BadInputError
 from pp4.kernels import vectorised
+
+_VECTORS: Final = 64
+"""FP32 values; no CPU's loop takes more of them at once."""
 
 
 class Drafter:
@@ -35,16 +40,15 @@ class Drafter:
     """
 
     def __init__(self, weights: Weights, *, slots: int, context: int) -> None:
-        self.weights, self.config = weights, weights.config
-        self._backbone = Backbone(weights, context)
+        self._backbone = backbone_of(weights, context)
+        # those that the backbone laid out anew, so that the given ones can go
+        self.weights, self.config = self._backbone.weights, weights.config
         self.cache = FeatureCache(self._backbone, slots, weights.embedding)
 
     def hidden(self, rows: Rows) -> Tensor:
         """Hidden states of a batch of blocks; -> ``[B, k, hidden]``, k the checkpoint's block."""
-        keys, values = (
-            kept.index_select(1, rows.slots) for kept in (self.cache.keys, self.cache.values)
-        )
-        return self._backbone.run(rows.anchors, rows.lengths, keys, values)
+        places = rows.slots, rows.lengths
+        return self._backbone.run(rows.anchors, places, self.cache.keys, self.cache.values)
 
     def base(self, hidden: Tensor, n_out: int) -> Tensor:
         """Base logits of this rank's columns.
@@ -124,4 +128,17 @@ class Drafter:
         if self.config.confidence_with_markov:
             inputs = torch.cat([inputs, self.weights.w1[previous].float()], dim=-1)
         scores = (inputs * weight[0].float()).sum(-1)
-        return torch.sigmoid(scores if bias is None else scores + bias.float())
+        return _chances(scores if bias is None else scores + bias.float())
+
+
+def _chances(scores: Tensor) -> Tensor:
+    """The logistic function of FP32 scores; a value depends on its score alone.
+
+    What does not fill a CPU's vectors torch takes one by one, and rounds otherwise, so nothing may
+    be left over there.
+    """
+    if scores.device.type != "cpu":
+        return torch.sigmoid(scores)
+    flat = scores.flatten()
+    filled = functional.pad(flat, (0, -len(flat) % _VECTORS))
+    return torch.sigmoid(filled)[: len(flat)].view_as(scores)

@@ -65,6 +65,7 @@ class Life:
             log=lambda event, fields: log(event.replace(" ", "_"), **fields),
         )
         self._orders, self._first = orders, first
+        self._answering: set[asyncio.Task[None]] = set()
         self._over, self._exit = asyncio.Event(), Exit.DONE
         self._burial: asyncio.Task[dict[str, Any]] | None = None
 
@@ -107,7 +108,10 @@ class Life:
     async def _start(self, stack: ExitStack) -> None:
         """Come to serve, unless the end is asked for meanwhile."""
         if self._orders is not None:
-            asyncio.get_running_loop().add_reader(self._orders, self._hear)
+            loop = asyncio.get_running_loop()
+            loop.add_reader(self._orders, self._hear)
+            # what came together with the first order makes nothing readable any more
+            loop.call_soon(self._hear)
         start = asyncio.create_task(self._come_up(stack))
         awaited: list[asyncio.Task[Any]] = [start, asyncio.create_task(self._over.wait())]
         try:
@@ -210,7 +214,7 @@ class Life:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return self._exit if self._server.error is None else Exit.WRONG
+        return Exit.WRONG if self._server.has_failed else self._exit
 
     async def _failing(self) -> None:
         """Once the ranks have failed, end what is left of them: nothing of theirs is used again."""
@@ -233,7 +237,9 @@ class Life:
             orders, goes_on = [], False
         for order in orders:
             # kept until it is done, or nobody holds it
-            self._answering = asyncio.create_task(self._obey(self._orders, order))
+            task = asyncio.create_task(self._obey(self._orders, order))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
         if not goes_on:
             asyncio.get_running_loop().remove_reader(self._orders)
             self._finish(Exit.DONE, "the input has ended")

@@ -13,10 +13,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from pp4.config import sampled_switch, service
 from pp4.drafter.checkpoint.survey import survey
+from pp4.drafter.config import DrafterConfig
 from pp4.errors import Exit, Pp4Error
 from pp4.wire import Request
 from pp4.wire.holds import Granted
@@ -68,6 +70,18 @@ def _home(serve: Serve) -> Iterator[Homes]:
         yield Homes(path, Path(serve.compiled))
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _forked(
+    homes: Homes, seats: Seats, setup: Setup, config: DrafterConfig
+) -> Iterator[PairDrafting]:
+    """Two ranks, of which none is left whatever happens."""
+    drafting = PairDrafting(homes, seats, setup, config)
+    try:
+        yield drafting
+    finally:
+        drafting.pair.bury()
 
 
 @contextlib.contextmanager
@@ -131,8 +145,11 @@ def _live(
         from pp4.worker import cuda
 
         cuda.preload()
-    with _home(serve) as homes, _listening(serve) as listeners:
-        drafting = PairDrafting(homes, seats, setup, config)
+    with ExitStack() as stack:
+        homes = stack.enter_context(_home(serve))
+        # before anything listens, or the ranks would keep it open and nobody would take it up
+        drafting = stack.enter_context(_forked(homes, seats, setup, config))
+        listeners = stack.enter_context(_listening(serve))
         notifier = Notifier(service(), log.warn)
         life = Life(serve, drafting, permission, listeners, log, notifier, memory, orders, first)
         return asyncio.run(life.run())

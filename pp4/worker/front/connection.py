@@ -149,8 +149,7 @@ class Connection:
         if self._outbox.dropped:
             return
         if isinstance(message, Refused):
-            self._service.counters.refusals[message.refusal["code"]] += 1
-            self._service.log("refused", message.refusal)
+            self._service.tell_refusal("refused", message.refusal)
         self._outbox.put(encode(message, body))
 
     # -- questions --------------------------------------------------------------------------

@@ -174,3 +174,18 @@ def test_a_batch_that_is_not_whole_does_not_leave(worker, client, change):
     with refused(Code.INCOMPLETE):
         client.draft(Ask(1, round=0, anchor=1))
     assert client.status().state == "failed"
+
+
+def test_a_long_refusal_does_not_keep_a_failed_worker_from_saying_how_it_is(worker, client):
+    worker.do(worker.ranks.lose, WrongError(Refusal(Code.RANK_DIED, "rank 1", "two", "x" * 70_000)))
+    worker.until(lambda: worker.server.state == "failed")
+    assert client.status().refusal["found"].startswith("xxx")
+
+
+def test_a_client_that_is_refused_again_and_again_fills_no_log(worker, client):
+    for _ in range(20):
+        with refused(Code.BAD_INPUT):
+            client.abort(1)
+    told = [fields["count"] for event, fields in worker.events if event == "refused"]
+    assert told == [1, 2, 4, 8, 16]
+    assert client.status().counters["refused_BAD_INPUT"] == 20
