@@ -134,7 +134,7 @@ class Life:
         try:
             async with asyncio.timeout(self._start_s):
                 await drafting.prime()
-                loaded = Loaded(drafting.kernels, await drafting.libraries())
+                loaded = Loaded(drafting.kernels, await drafting.libraries(), drafting.bias)
                 self._permission.after_priming(loaded)
                 self._server.primed()
                 self._notifier.status("primed")
@@ -167,6 +167,7 @@ class Life:
             "pids": [end.pid for end in drafting.pair.ends],
             "socket": self._serve.socket,
             "kernels": [one.model_dump(mode="json") for one in loaded.kernels],
+            "bias": [one.model_dump(mode="json") for one in loaded.bias],
             "libraries": [one.model_dump(mode="json") for one in loaded.libraries],
             "shape": drafting.shape.model_dump(mode="json"),
             "versions": drafting.versions,

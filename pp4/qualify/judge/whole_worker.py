@@ -47,7 +47,8 @@ class Identity:
         query_block: queries of a block.
         checkpoint_sha256: of the drafter.
         input_set_sha256: of the inputs.
-        solo_kernels: the solo kernel of the worker's shape as it is compiled there.
+        solo_kernels: the solo kernel of the worker's shape as it is compiled there, and the kernel
+            that makes bias rows.
         outputs: sorted.
     """
 
@@ -102,6 +103,7 @@ def sound(run: WholeRun, devices: Sequence[str], batch: int, *, compiles: bool) 
         return Code.INCOMPLETE
     return (
         _kernels(run.served.kernels)
+        or (_kernels(run.served.bias) if compiles else None)
         or mapped(run.mapped)
         or _drafted(frozen, batch)
         or _together(frozen, run.settled)

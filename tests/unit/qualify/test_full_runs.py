@@ -64,9 +64,10 @@ def test_a_solo_run_leaves_the_worker_s_receipt_beside_its_own(runs):
     assert (tree["hold"]["id"], tree["hold"]["fence"]) == (hold, outcome.receipt["hold"]["fence"])
     assert tree["limits"] == [*whole_receipt.LIMITS, MADE_UP]
     assert [one["name"] for one in tree["libraries"]] == list(LIBRARIES)
-    (kernel,) = tree["kernels"]
-    assert (kernel["name"], kernel["rank"]) == ("sampled_fused.solo.worker", 0)
-    assert kernel["ptx_sha256"] == primed(0, "solo").ptx_sha256
+    assert [(one["name"], one["rank"], one["ptx_sha256"]) for one in tree["kernels"]] == [
+        ("sampled_fused.solo.worker", 0, primed(0, "solo").ptx_sha256),
+        ("bias_rows.worker", 0, primed(0, "bias").ptx_sha256),
+    ]
     assert tree["checkpoint_sha256"] == digest("checkpoint")
     assert tree["input_set_sha256"] == digest("inputs")
     found = [(one["batch"], one["n_out"], tuple(one["blocks"])) for one in tree["outputs"]]
@@ -176,7 +177,8 @@ def test_a_pair_that_rests_on_both_is_qualified_in_full(runs):
     ]
     assert tree["checkpoint_sha256"] == digest("checkpoint")
     assert tree["input_set_sha256"] == digest("inputs")
-    names = ["sampled_fused.pair", "sampled_fused.solo", "sampled_fused.pair.worker"]
+    names = ["sampled_fused.pair", "sampled_fused.solo"]
+    names += ["sampled_fused.pair.worker", "bias_rows.worker"]
     found = [(one["name"], one["rank"]) for one in tree["kernels"]]
     assert found == [(name, rank) for name in names for rank in (0, 1)]
     steps = [(g["gate"], a["arm"], a["found"]) for g in tree["gates"] for a in g["arms"]]

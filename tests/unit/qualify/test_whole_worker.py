@@ -253,9 +253,8 @@ class Gate:
             input_set_sha256=given.input_set_sha256,
             outputs=[samples.output(one.batch, one.n_out, *one.blocks) for one in given.outputs],
         )
-        body["kernels"][0].update(
-            target=solo.target, ptx_sha256=solo.ptx_sha256, cubin_sha256=solo.cubin_sha256
-        )
+        for row, one in zip(body["kernels"], (solo, primed(0, "bias")), strict=True):
+            row.update(ptx_sha256=one.ptx_sha256, cubin_sha256=one.cubin_sha256)
         for name, change in changes.items():
             body[name] = change
         receipt = read_model(samples.build(body), "archive")
@@ -349,6 +348,14 @@ def test_an_archive_of_something_else(gate_on_gpus, member):
     change, code = UNLIKE[member]
     gate_on_gpus.archive(**{member: change})
     assert gate_on_gpus.find().code is code
+
+
+def test_an_archive_whose_bias_rows_came_from_another_kernel(gate_on_gpus):
+    rows = samples.whole_worker()["kernels"]
+    solo = primed(0, "solo")
+    rows[0].update(ptx_sha256=solo.ptx_sha256, cubin_sha256=solo.cubin_sha256)
+    gate_on_gpus.archive(kernels=rows)
+    assert gate_on_gpus.find().code is Code.EVIDENCE_MISMATCH
 
 
 def test_a_worker_that_is_not_sound_fails_whatever_it_gives(gate):

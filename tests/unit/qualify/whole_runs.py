@@ -71,6 +71,7 @@ def served(name="pair", **changes):
         "socket": "/work/worker-1.s",
         "kernels": (primed(0, name), primed(1, name)),
         "shape": PRODUCTION,
+        "bias": (primed(0, "bias"), primed(1, "bias")),
         "libraries": LIBRARIES,
         "versions": {"python": "3", "torch": "2", "triton": "3"},
         "compilations": (0, 0),
