@@ -72,13 +72,19 @@ def leave(
         policy: what else ends a qualification.
 
     Raises:
-        RefusedError: ``EVIDENCE_MISSING``, there is no qualification; what :func:`gate` finds
+        RefusedError: ``BAD_SETTING``, one GPU alone; ``EVIDENCE_MISSING``, there is no
+            qualification; what :func:`gate` finds
             against it; ``NO_GPU_PAIR``; what the machine refuses.
     """
     if wish.device != "gpu":
         return Leave(tuple(wish.gpus), ByGrant() if wish.grant else Nobody())
     if wish.grant or not wish.sampled:
         return Leave(_gpus(wish, look()), ByGrant() if wish.grant else Nobody())
+    if wish.solo:
+        # said before the machine is asked, which takes a while
+        expected = "a pair of GPUs, which is what a qualification is about, or a HOLD's grant"
+        where = str(Command.WORKER_ON)
+        raise RefusedError(Refusal(Code.BAD_SETTING, where, expected, "a solo worker"))
     path, answer = _judged(wish, state_dir, facts, policy)
     receipt = answer.standing.receipt
     if answer.refusal is not None or receipt is None:

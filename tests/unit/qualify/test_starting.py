@@ -64,6 +64,13 @@ def test_a_switch_that_is_off_asks_for_gpus_alone(state):
     assert alone.gpus == PAIR[:1]
 
 
+@pytest.mark.parametrize("gpus", [(), PAIR[:1]])
+def test_one_gpu_alone_is_no_pair_whatever_is_qualified(state, gpus):
+    wish = Wish(True, "gpu", solo=True, gpus=gpus, qualification=keep(state, "q.json"))
+    refusal = refused(wish, state, never, never)
+    assert (refusal.code, refusal.found) == (Code.BAD_SETTING, "a solo worker")
+
+
 def test_a_qualification_is_not_looked_at_with_the_switch_off(state):
     """Falling back to OFF has to work whatever has become of the receipt."""
     wish = Wish(False, "gpu", qualification=Path("/gone.json"))

@@ -160,14 +160,13 @@ def test_a_place_is_no_text_of_its_own():
     assert {check.code for check in report.failures} == {Code.SCHEMA}
 
 
+@pytest.mark.parametrize("name", ["sampled_fused.pair.worker", "bias_rows.worker"])
 @pytest.mark.parametrize("ranks", [{0}, {1}, {0, 1}])
-def test_scope_full_has_the_kernel_of_its_worker_on_both_ranks(ranks):
+def test_scope_full_has_the_kernels_of_its_worker_on_both_ranks(name, ranks):
     body = samples.qualification("full")
     assert failures(body) == {}
     body["kernels"] = [
-        one
-        for one in body["kernels"]
-        if one["name"] != "sampled_fused.pair.worker" or one["rank"] not in ranks
+        one for one in body["kernels"] if one["name"] != name or one["rank"] not in ranks
     ]
     found = failures(body)
     assert found["kernel-ranks"].code is Code.CROSS_CHECK
