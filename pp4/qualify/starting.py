@@ -73,8 +73,8 @@ def leave(
 
     Raises:
         RefusedError: ``BAD_SETTING``, one GPU alone; ``EVIDENCE_MISSING``, there is no
-            qualification; what :func:`gate` finds
-            against it; ``NO_GPU_PAIR``; what the machine refuses.
+            qualification; what :func:`gate` finds against it; ``NO_GPU_PAIR``; what the machine
+            refuses.
     """
     if wish.device != "gpu":
         return Leave(tuple(wish.gpus), ByGrant() if wish.grant else Nobody())

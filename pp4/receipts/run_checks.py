@@ -11,6 +11,7 @@ from pp4.receipts.checks import Check, compare, require
 from pp4.receipts.digests import sha256_hex, tree_digest
 from pp4.receipts.gate_checks import gate_checks, journal_checks
 from pp4.receipts.gates import Gpu, Qualification, Rehearsal, Solo
+from pp4.receipts.hardware_checks import WORKER_PAIR, WORKER_SOLO
 from pp4.receipts.models import Receipt
 from pp4.receipts.records import Incident, Preparation, RefusalReceipt
 from pp4.receipts.runs import Budget, MeasuredArm, Measurement, Snapshot, WholeWorker
@@ -213,6 +214,24 @@ def _whole_worker(receipt: WholeWorker) -> list[Check]:
             [one.sha256 for one in receipt.outputs],
         ),
         *_asked_for(receipt),
+        *(_recorded(receipt, ranks) if receipt.verdict == "recorded" else ()),
+    ]
+
+
+def _recorded(receipt: WholeWorker, ranks: list[int]) -> list[Check]:
+    """Hold outputs that others are compared with to the binaries that they came from."""
+    name = WORKER_SOLO if receipt.mode == "solo" else WORKER_PAIR
+    found = sorted(kernel.rank for kernel in receipt.kernels if kernel.name == name)
+    bare = [
+        f"{kernel.name} rank {kernel.rank}"
+        for kernel in receipt.kernels
+        if kernel.ptx_sha256 is None or kernel.cubin_sha256 is None
+    ]
+    count = f"{len(receipt.libraries)} libraries"
+    return [
+        compare(f"kernel {name}", Code.CROSS_CHECK, ranks, found),
+        compare("kernel-digests", Code.CROSS_CHECK, [], bare),
+        require("libraries", Code.CROSS_CHECK, bool(receipt.libraries), "at least one", count),
     ]
 
 

@@ -45,6 +45,14 @@ def test_a_budget_over_its_bound_is_an_honest_receipt():
     assert failures({**samples.budget(), "bound_ns": "2333", "verdict": "over"}) == {}
 
 
+def test_a_worker_that_went_wrong_need_not_have_come_that_far():
+    body = {**samples.whole_worker(), "verdict": "wrong", "libraries": []}
+    body["kernels"][0].update(ptx_sha256=None, cubin_sha256=None)
+    assert failures(body) == {}
+    physical = samples.whole_worker("physical")
+    assert failures(physical) == {}
+
+
 def grown(label, **changes):
     body = samples.measurement()
     snapshots = body["arms"][0]["snapshots"]
@@ -141,6 +149,14 @@ def test_a_second_half_needs_the_first():
         ("whole_worker", lambda b: b["outputs"].pop(0), "n-out"),
         ("whole_worker", lambda b: b["outputs"][0].update(depth=4), "query-block"),
         ("whole_worker", lambda b: b.update(query_block=7), "query-block"),
+        (
+            "whole_worker",
+            lambda b: b["kernels"][0].update(name="sampled_fused.solo"),
+            "kernel sampled_fused.solo.worker",
+        ),
+        ("whole_worker", lambda b: b["kernels"][0].update(ptx_sha256=None), "kernel-digests"),
+        ("whole_worker", lambda b: b["kernels"][1].update(cubin_sha256=None), "kernel-digests"),
+        ("whole_worker", lambda b: b.update(libraries=[]), "libraries"),
         ("preparation", lambda b: b["outputs"].reverse(), "outputs-sorted"),
         ("preparation", lambda b: b.update(inputs=b["inputs"] * 2), "inputs-sorted"),
         ("preparation", lambda b: b["outputs"].pop(0), "places-in-outputs"),
