@@ -17,14 +17,14 @@ from pp4.transport.worker_socket import ask_status
 from pp4.wire import Decoder, Request, encode
 from pp4.wire.holds import Granted
 from pp4.worker.client import Ask, Client
-from tests.unit.processes import LONG
+from tests.unit.processes import LONG, running
 from tests.unit.worker.drafters import write_drafter
 
 ROOT = Path(__file__).parents[3]
 
 
-def granted():
-    """The grant of a rehearsal on this machine."""
+def granted(seconds=LONG):
+    """The grant of a rehearsal on this machine, which is over after some seconds."""
     return Granted(
         hold="00112233aabbccdd",
         fence=1,
@@ -35,7 +35,7 @@ def granted():
         opened_at="2026-03-01T12:00:00Z",
         bound_s=LONG,
         ttl_s=LONG,
-        deadline_boottime_ns=SystemClock().boottime_ns() + int(LONG * 1e9),
+        deadline_boottime_ns=SystemClock().boottime_ns() + int(seconds * 1e9),
         transport="local",
         rehearsal=True,
         directory="/h",
@@ -86,13 +86,15 @@ class Held:
 
     def close(self):
         self.process.kill()
-        self.process.communicate(timeout=LONG)
+        self.process.wait(LONG)
+        for stream in (self.process.stdin, self.process.stdout):
+            stream.close()
 
 
-def start(directory):
+def start(directory, seconds=LONG):
     """Start one, with another order right behind the first."""
     held = Held(directory)
-    first = Request(sequence=1, verb="serve", arguments={"granted": granted()})
+    first = Request(sequence=1, verb="serve", arguments={"granted": granted(seconds)})
     held.say(first, Request(sequence=2, verb="settle"))
     return held
 
@@ -134,5 +136,48 @@ def test_an_end_that_was_ordered_is_no_failure(tmp_path):
         held.say(Request(sequence=3, verb="teardown"))
         assert held.answer(3).facts["dead"] == [True, True]
         assert held.process.wait(LONG) == 0
+    finally:
+        held.close()
+
+
+def children(pid):
+    """Processes that a process has started and that have not ended."""
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def forked(held):
+    """Wait for both ranks; -> their process ids."""
+    end = time.monotonic() + LONG
+    while len(found := children(held.process.pid)) < 2:
+        assert time.monotonic() < end, "no ranks"
+        time.sleep(0.01)
+    return found
+
+
+@pytest.mark.parametrize("serving", [False, True])
+def test_a_step_that_is_gone_takes_its_worker_with_it(tmp_path, serving):
+    """However it ended: the kernel closes the worker's input, also while that starts."""
+    held = start(tmp_path)
+    try:
+        ranks = forked(held)
+        if serving:
+            held.answer(2)
+        held.process.stdin.close()
+        assert held.process.wait(LONG) == 0
+        assert not any(running(pid) for pid in ranks)
+        assert not held.socket.exists()
+    finally:
+        held.close()
+
+
+def test_a_worker_ends_with_its_hold_though_nobody_says_so(tmp_path):
+    began = time.monotonic()
+    held = start(tmp_path, seconds=4)
+    try:
+        ranks = forked(held)
+        # 5: it did not even come to serve within that time
+        assert held.process.wait(LONG) in (0, 5)
+        assert time.monotonic() - began >= 4
+        assert not any(running(pid) for pid in ranks)
     finally:
         held.close()
