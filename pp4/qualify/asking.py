@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pp4.errors import WrongError
 from pp4.hold.open import OpenHold
 from pp4.transport.interface import Channel
-from pp4.wire import Reply, Request
+from pp4.wire import Event, Reply, Request
 from pp4.wire.facts import refusal_of
 
 _SLACK_S = 10.0
@@ -26,8 +27,20 @@ class Asker:
         self._hold, self._channel = hold, channel
         self._sequence = 0
 
-    def ask(self, verb: str, arguments: dict[str, Any], limit_s: float) -> dict[str, Any]:
+    def ask(
+        self,
+        verb: str,
+        arguments: dict[str, Any],
+        limit_s: float,
+        on_event: Callable[[str], None] | None = None,
+    ) -> dict[str, Any]:
         """Ask one thing; -> the facts of the answer.
+
+        Args:
+            verb: what is asked.
+            arguments: of it.
+            limit_s: seconds that the process itself may take.
+            on_event: called with what it says on its way to the answer.
 
         Raises:
             WrongError: it refused, or it died.
@@ -39,8 +52,12 @@ class Asker:
         self._channel.send(request, deadline)
         while True:
             message = self._channel.receive(deadline)
-            if isinstance(message, Reply) and message.sequence == self._sequence:
+            if message.sequence != self._sequence:
+                continue
+            if isinstance(message, Reply):
                 break
+            if isinstance(message, Event) and on_event is not None:
+                on_event(message.name)
         if message.facts is None:
             raise WrongError(refusal_of(message.refusal))
         return message.facts

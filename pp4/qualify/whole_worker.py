@@ -22,6 +22,7 @@ from pp4.qualify.judge.whole_worker import Binary, Identity, WholeRun, binaries
 from pp4.qualify.whole_settings import Whole
 from pp4.wire.facts import read
 from pp4.wire.frozen import (
+    RANKS,
     Checkpoint,
     CheckpointFacts,
     FrozenFacts,
@@ -72,14 +73,30 @@ class _Server:
             label=label,
         )
         self._asker = Asker(hold, self.channel)
+        self._ranks: tuple[int, ...] = ()
 
     def serve(self) -> Served:
-        """Hand the grant over and wait until it serves; both ranks are in the books then."""
+        """Hand the grant over and wait until it serves; its ranks are in the books long before.
+
+        Raises:
+            WrongError: ``SUBJECT_MISMATCH``, ranks serve that are in no books.
+        """
         granted = {"granted": grant_of(self._hold).model_dump(mode="json")}
-        served = read(Served, self._asker.ask("serve", granted, self._start_s))
-        for rank, pid in enumerate(served.pids):
-            self._hold.own(pid, f"{self._label}-rank-{rank}")
+        served = read(Served, self._asker.ask("serve", granted, self._start_s, self._own))
+        if served.pids != self._ranks:
+            found = f"ranks {served.pids}"
+            expected = f"those that it has told of: {self._ranks or 'none'}"
+            raise WrongError(Refusal(Code.SUBJECT_MISMATCH, SERVER, expected, found))
         return served
+
+    def _own(self, event: str) -> None:
+        """Enter ranks in the books as soon as they are told of: they load and compile for long."""
+        told = RANKS.fullmatch(event)
+        if told is None or self._ranks:
+            return
+        self._ranks = tuple(map(int, told.groups()))
+        for rank, pid in enumerate(self._ranks):
+            self._hold.own(pid, f"{self._label}-rank-{rank}")
 
     def settle(self) -> Settled:
         """Ask what happened since it was primed."""

@@ -6,7 +6,9 @@ under the grant of a HOLD; both are told and answer by the frames of :mod:`pp4.w
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -126,6 +128,15 @@ class FrozenFacts(Model):
     with_q: Count
     without_q: Count
     elapsed_ns: Count
+
+
+RANKS: Final = re.compile(r"ranks ([1-9][0-9]{0,9}) ([1-9][0-9]{0,9})", re.ASCII)
+"""What a worker says, on its way to :class:`Served`, as soon as its ranks are there: their pids."""
+
+
+def ranks_event(pids: Sequence[int]) -> str:
+    """Return what :data:`RANKS` matches."""
+    return f"ranks {' '.join(map(str, pids))}"
 
 
 class Served(Model):

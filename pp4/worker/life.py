@@ -12,6 +12,7 @@ from typing import Any
 from pp4.clock import Deadline
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError, TimedOutError, UncleanError
 from pp4.wire import Request
+from pp4.wire.frozen import ranks_event
 from pp4.wire.serving import Serve
 from pp4.worker.figures import Figures, tell_figures
 from pp4.worker.front.limits import Limits
@@ -112,6 +113,10 @@ class Life:
             loop.add_reader(self._orders, self._hear)
             # what came together with the first order makes nothing readable any more
             loop.call_soon(self._hear)
+            if self._first is not None:
+                # a HOLD has them in its books before they load anything
+                pids = [end.pid for end in self._drafting.pair.ends]
+                self._orders.tell(self._first, ranks_event(pids))
         start = asyncio.create_task(self._come_up(stack))
         awaited: list[asyncio.Task[Any]] = [start, asyncio.create_task(self._over.wait())]
         try:

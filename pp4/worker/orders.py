@@ -12,7 +12,7 @@ from collections import deque
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
-from pp4.wire import Decoder, Reply, Request, encode_reply
+from pp4.wire import Decoder, Event, Reply, Request, encode, encode_reply
 from pp4.wire.facts import read
 from pp4.wire.frames import Model
 from pp4.wire.holds import Granted
@@ -110,7 +110,19 @@ class Orders:
             reply = Reply(sequence=order.sequence, refusal=answer.as_dict())
         else:
             reply = Reply(sequence=order.sequence, facts=answer)
-        rest = memoryview(encode_reply(reply))
+        self._write(encode_reply(reply))
+
+    def tell(self, order: Request, name: str) -> None:
+        """Say how far an order has come, before it is answered.
+
+        Args:
+            order: what was asked.
+            name: what happened.
+        """
+        self._write(encode(Event(sequence=order.sequence, name=name)))
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
         try:
             while rest:
                 rest = rest[os.write(self._sink, rest) :]

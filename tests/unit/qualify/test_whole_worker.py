@@ -9,7 +9,7 @@ import pytest
 
 from pp4.clock import SystemClock
 from pp4.config import INTERPRETED, ON_GPUS
-from pp4.errors import Code, RefusedError, WrongError
+from pp4.errors import Code, Refusal, RefusedError, WrongError
 from pp4.hold.inner import InnerHold
 from pp4.hold.processes import boot_id
 from pp4.hold.rehearsal import open_rehearsal
@@ -22,6 +22,7 @@ from pp4.qualify.whole_settings import PHYSICAL, REHEARSED
 from pp4.receipts.digests import installed_source
 from pp4.receipts.models import read_model
 from pp4.transport.local import LocalTransport
+from pp4.wire import Event
 from pp4.wire.holds import Granted
 from pp4.wire.serving import read_settings
 from tests.unit.qualify.gpus import UUIDS, gpu
@@ -60,6 +61,9 @@ GRANTED = Granted(
 )
 
 
+TOLD = Event(sequence=1, name=f"ranks {PIDS[0]} {PIDS[1]}")
+
+
 def said(model):
     """An answer that carries a model."""
     return facts(**model.model_dump(mode="json"))
@@ -78,6 +82,7 @@ def started(tmp_path):
         checkpoint = facts(sha256=digest("checkpoint"), files=2, bytes=9)
         client = Channel(answers.get("checkpoint", checkpoint), answers.get("run", said(frozen())))
         server = Channel(
+            *answers.get("events", (TOLD,)),
             answers.get("serve", said(served(socket=socket))),
             answers.get("settle", said(settled())),
             answers.get("teardown", said(torn_down())),
@@ -175,6 +180,28 @@ def test_the_inputs_go_to_no_other_worker(started):
     assert caught.value.refusal.code is Code.SUBJECT_MISMATCH
     assert [one.verb for one in hold.client.sent] == ["checkpoint"]
     assert hold.stopped == [hold.client, hold.server]
+
+
+def test_ranks_are_in_the_books_before_the_worker_serves(started):
+    hold = started(serve=facts_that_never_come())
+    with pytest.raises(WrongError):
+        hold.ran()
+    assert hold.owned == [(PIDS[0], "worker-1-rank-0"), (PIDS[1], "worker-1-rank-1")]
+
+
+def facts_that_never_come():
+    return WrongError(Refusal(Code.RANK_DIED, "worker-1", "a live process", "its stream ended"))
+
+
+@pytest.mark.parametrize(
+    "events", [(), (Event(sequence=1, name="ranks 41 43"),), (Event(sequence=1, name="ranks 41"),)]
+)
+def test_ranks_that_nobody_was_told_of_serve_nobody(started, events):
+    hold = started(events=events)
+    with pytest.raises(WrongError) as caught:
+        hold.ran()
+    assert caught.value.refusal.code is Code.SUBJECT_MISMATCH
+    assert [one.verb for one in hold.client.sent] == ["checkpoint"]
 
 
 def test_an_answer_that_says_more_or_less_is_refused(started):

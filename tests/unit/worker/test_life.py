@@ -14,7 +14,8 @@ import pytest
 from pp4.clock import SystemClock
 from pp4.config import INTERPRETED, child_environment
 from pp4.transport.worker_socket import ask_status
-from pp4.wire import Decoder, Request, encode
+from pp4.wire import Decoder, Event, Request, encode
+from pp4.wire.frozen import RANKS
 from pp4.wire.holds import Granted
 from pp4.worker.client import Ask, Client
 from tests.unit.processes import LONG, running
@@ -69,6 +70,7 @@ class Held:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, env=environment)
         self._decoder, self._answers = Decoder(), {}
+        self.told = None
 
     def say(self, *orders):
         self.process.stdin.write(b"".join(map(encode, orders)))
@@ -81,7 +83,12 @@ class Held:
             assert select.select([source], [], [], end - time.monotonic())[0], "no answer"
             data = os.read(source, 1 << 16)
             assert data, "it has ended"
-            self._answers.update((one.sequence, one) for one in self._decoder.feed(data))
+            for one in self._decoder.feed(data):
+                if isinstance(one, Event):
+                    assert not self._answers, "the ranks are told of before anything else"
+                    self.told = RANKS.fullmatch(one.name)
+                else:
+                    self._answers[one.sequence] = one
         return self._answers[sequence]
 
     def close(self):
@@ -109,6 +116,11 @@ def held(tmp_path_factory):
 def test_an_order_that_came_with_the_first_is_answered(held):
     assert held.answer(1).facts["socket"] == str(held.socket)
     assert held.answer(2).facts["counters"]["blocks"] == 0
+
+
+def test_the_ranks_are_told_of_before_the_worker_serves(held):
+    held.answer(1)
+    assert tuple(map(int, held.told.groups())) == ask_status(held.socket).ranks
 
 
 def test_a_rank_cannot_be_connected_to(held):
