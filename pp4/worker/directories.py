@@ -30,30 +30,38 @@ def prepare(serve: Serve) -> None:
     require_directory(Path(serve.compiled), "directory of compiled kernels")
 
 
-def require_directory(path: Path, what: str) -> None:
+def prepare_socket(serve: Serve) -> None:
+    """Make and check the directory of the socket; raises as :func:`prepare`."""
+    again = "--socket PATH, in a directory of yours"
+    require_directory(Path(serve.socket).parent, "directory of the socket", again)
+
+
+def require_directory(path: Path, what: str, again: str = AGAIN) -> None:
     """Make and check one directory.
 
     Args:
         path: an absolute path.
         what: what it is for.
+        again: how another one is chosen.
 
     Raises:
         RefusedError: see :func:`prepare`.
     """
-    require_local(path, what, AGAIN)
+    require_local(path, what, again)
     where = f"{what} {shown(str(path))}"
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
     except OSError as error:
         found = error.strerror or str(error)
-        refusal = Refusal(Code.UNWRITABLE, where, "a directory", found, next=AGAIN)
+        refusal = Refusal(Code.UNWRITABLE, where, "a directory", found, next=again)
         raise RefusedError(refusal) from error
     me, quoted = os.geteuid(), shlex.quote(str(path))
     if status.st_uid != me:
         expected, found = f"owner {me}", f"owner {status.st_uid}"
-        raise RefusedError(Refusal(Code.EXCLUSION, where, expected, found, next=AGAIN))
+        raise RefusedError(Refusal(Code.EXCLUSION, where, expected, found, next=again))
     if status.st_mode & _OTHERS:
         expected, found = "writable by its owner alone", f"mode {stat.S_IMODE(status.st_mode):04o}"
-        again = f"chmod go-w {quoted}"
-        raise RefusedError(Refusal(Code.EXCLUSION, where, expected, found, next=again))
+        # one like /tmp is everybody's on purpose
+        mend = again if status.st_mode & stat.S_ISVTX else f"chmod go-w {quoted}"
+        raise RefusedError(Refusal(Code.EXCLUSION, where, expected, found, next=mend))

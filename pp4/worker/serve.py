@@ -137,7 +137,7 @@ def _live(
     config = survey(setup.checkpoint, setup.target).config
     check(setup, config)
     directories.prepare(serve)
-    directories.require_directory(Path(serve.socket).parent, "directory of the socket")
+    directories.prepare_socket(serve)
     seats = Seats(serve.gpus, solo=serve.solo, reference=serve.device == "reference")
     memory = Memory(serve.gpus)
     if serve.gpus:

@@ -8,7 +8,7 @@ import pytest
 from pp4.config import file_systems
 from pp4.errors import Code, RefusedError
 from pp4.wire.serving import settings_of
-from pp4.worker.directories import AGAIN, prepare
+from pp4.worker.directories import AGAIN, prepare, prepare_socket
 
 
 def settings(tmp_path):
@@ -69,3 +69,15 @@ def test_a_network_is_refused_before_anything_is_made(tmp_path, monkeypatch):
     refusal = refused(settings(tmp_path))
     assert (refusal.code, refusal.next) == (Code.BAD_SETTING, AGAIN)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("mode", "mend"), [(0o770, "chmod go-w {}"), (0o1777, "--socket PATH")])
+def test_nobody_is_told_to_change_a_directory_that_is_everybodys(tmp_path, mode, mend):
+    """As /tmp is: whoever followed that would take it from all others."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a").chmod(mode)
+    with pytest.raises(RefusedError) as caught:
+        prepare_socket(settings(tmp_path))
+    refusal = caught.value.refusal
+    assert refusal.code is Code.EXCLUSION
+    assert refusal.next.startswith(mend.format(tmp_path / "a"))
