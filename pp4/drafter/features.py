@@ -113,7 +113,9 @@ class FeatureCache:
     def append(self, request: int, features: Tensor) -> int:
         """Keep the features of the tokens that follow; nothing is kept where it refuses.
 
-        Whether they are finite is read back from the device: this is no part of a block.
+        Whether they are finite is read back from the device: this is no part of a block.  Their
+        keys and values have to be finite as well: one that is not would make an error of every row
+        of this request, and the end of a worker of it.
 
         Args:
             request: an open one.
@@ -124,7 +126,8 @@ class FeatureCache:
             Tokens whose features the request has now.
 
         Raises:
-            BadInputError: no such request, another shape or type, or a value that is not finite.
+            BadInputError: no such request, another shape or type, a value that is not finite, or
+                one so large that its keys or values are not.
             RefusedError: ``CACHE_FULL``, the request would grow beyond the context limit.
         """
         live, width = self._of(request), self._backbone.config.feature_width
@@ -149,6 +152,10 @@ class FeatureCache:
         if not bool(torch.isfinite(features).all()):
             raise BadInputError.of("features", "finite values", "infinite or undefined ones")
         keys, values = self._backbone.project(features, first)
+        if not bool(torch.isfinite(keys).all() & torch.isfinite(values).all()):
+            raise BadInputError.of(
+                "features", "finite keys and values of them", "values that overflow on the way"
+            )
         self.keys[:, live.slot, :, first:last] = keys
         self.values[:, live.slot, :, first:last] = values
         live.length = last

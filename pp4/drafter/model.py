@@ -11,6 +11,8 @@ queries attend in both directions: with fewer of them it would be another drafte
 
 from __future__ import annotations
 
+from typing import Final
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -20,6 +22,9 @@ from pp4.drafter.features import FeatureCache, Rows
 from pp4.drafter.weights import Weights
 from pp4.errors import BadInputError
 from pp4.kernels import vectorised
+
+_VECTORS: Final = 64
+"""FP32 values; no CPU's loop takes more of them at once."""
 
 
 class Drafter:
@@ -124,4 +129,17 @@ class Drafter:
         if self.config.confidence_with_markov:
             inputs = torch.cat([inputs, self.weights.w1[previous].float()], dim=-1)
         scores = (inputs * weight[0].float()).sum(-1)
-        return torch.sigmoid(scores if bias is None else scores + bias.float())
+        return _chances(scores if bias is None else scores + bias.float())
+
+
+def _chances(scores: Tensor) -> Tensor:
+    """The logistic function of FP32 scores; a value depends on its score alone.
+
+    What does not fill a CPU's vectors torch takes one by one, and rounds otherwise, so nothing may
+    be left over there.
+    """
+    if scores.device.type != "cpu":
+        return torch.sigmoid(scores)
+    flat = scores.flatten()
+    filled = functional.pad(flat, (0, -len(flat) % _VECTORS))
+    return torch.sigmoid(filled)[: len(flat)].view_as(scores)

@@ -42,7 +42,7 @@ def record(
     hold.journal.add(_STEP, "begin")
     ran = whole_worker.run(context, context.whole, solo=True)
     device = context.settings.devices[0]
-    code = judge.sound(ran, (device, device), context.whole.batch)
+    code = judge.sound(ran, (device, device), context.whole.batch, compiles=True)
     _, rested = context.at_rest()
     code = code or (None if rested else Code.LEAK)
     hold.journal.add(_STEP, "end", found="pass" if code is None else f"failed({code})")

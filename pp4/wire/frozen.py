@@ -145,13 +145,13 @@ class Served(Model):
     kernels: Annotated[tuple[Primed, ...], Field(min_length=1, max_length=2)]
     shape: Shape
     versions: dict[str, str]
-    compilations: tuple[int | None, ...]
+    compilations: tuple[int | None, int | None]
 
 
 class Settled(Model):
     """A worker's answer to ``settle``: compilations as in :class:`Served`, and its counters."""
 
-    compilations: tuple[int | None, ...]
+    compilations: tuple[int | None, int | None]
     counters: dict[str, Any]
 
 

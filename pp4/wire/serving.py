@@ -121,7 +121,8 @@ class Limits(Model):
 
     Attributes:
         start_s: from the start to primed; a cold cache compiles for a minute or two.
-        block_s: for both ranks to answer a block, whatever their own bounds are.
+        block_s: for both ranks to answer a block, or anything else that a client asks for, whatever
+            their own bounds are.
         stop_s: for what is waiting to be answered, and again for both ranks to be gone.
         hand_over_s: for a grant to come over standard input.
     """

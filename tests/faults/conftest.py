@@ -5,7 +5,14 @@ import os
 import pytest
 
 from tests.faults.windows import Coordinator
+from tests.faults.workers import write_checkpoint
 from tests.unit.worker.owners import Asker
+
+
+@pytest.fixture(scope="session")
+def drafter(tmp_path_factory):
+    """The small checkpoint that all workers serve."""
+    return write_checkpoint(tmp_path_factory.mktemp("drafters") / "drafter")
 
 
 @pytest.fixture

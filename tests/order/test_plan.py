@@ -18,9 +18,11 @@ from pp4.qualify.pair_qualify import plan
 from pp4.qualify.physical import FULL_LIMITS, PAIR_LIMITS, SOLO_LIMITS
 from pp4.qualify.rehearsal import DIFFERENCES, LIMITS
 from pp4.qualify.settings import REHEARSAL, physical
+from pp4.qualify.whole_settings import PHYSICAL as PHYSICAL_WHOLE
 from pp4.receipts.gate_checks import REQUIRED_GATES
-from pp4.receipts.plan_checks import FLOORS, FULL_PLAN, plan_of
+from pp4.receipts.plan_checks import FLOORS, FULL_FLOORS, FULL_PLAN, plan_of
 from pp4.wire.frames import Model
+from pp4.worker.frozen_inputs import PLANS, longest
 
 STEPS = plan(REHEARSED)
 TABLES = {"rehearsal": REHEARSED, "kernels": PHYSICAL, "full": FULL, "solo": SOLO}
@@ -349,6 +351,16 @@ def test_the_physical_settings_reach_the_floors_of_their_receipt():
         }
         for name, least in FLOORS[kind].items():
             assert counts[name] >= least, name
+
+
+def test_the_frozen_inputs_reach_the_floor_of_their_receipt():
+    plan = PLANS[PHYSICAL_WHOLE.inputs]
+    blocks = len(plan.batches) * len(plan.depths) * len(plan.kinds)
+    assert {"gate-6/worker-equals-archive": blocks} == FULL_FLOORS
+    assert (plan.batches, plan.depths) == ((1, 3, 8), (4, 5))
+    assert set(plan.kinds) == {"mixed", "sampled", "greedy"}
+    assert PHYSICAL_WHOLE.batch >= max(plan.batches)
+    assert PHYSICAL_WHOLE.context >= longest(PHYSICAL_WHOLE.inputs)
 
 
 def test_the_physical_settings_try_what_the_gates_promise():

@@ -31,7 +31,8 @@ def _worker(context: Context, *, solo: bool) -> tuple[WholeRun, Code | None]:
     ran = whole_worker.run(context, context.whole, solo=solo)
     devices = context.settings.devices
     named = (devices[0], devices[0]) if solo else devices
-    return ran, judge.sound(ran, named, context.whole.batch)
+    compiles = bool(context.hold.gpus)
+    return ran, judge.sound(ran, named, context.whole.batch, compiles=compiles)
 
 
 def _compiled(context: Context, shape: Shape) -> tuple[tuple[Primed, ...], tuple[Primed, ...]]:

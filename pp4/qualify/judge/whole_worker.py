@@ -82,13 +82,14 @@ def archived(receipt: WholeWorker) -> Identity:
     )
 
 
-def sound(run: WholeRun, devices: Sequence[str], batch: int) -> Code | None:
+def sound(run: WholeRun, devices: Sequence[str], batch: int, *, compiles: bool) -> Code | None:
     """Whether a worker did what it was started for, before anybody looks at what came out.
 
     Args:
         run: what was seen of it.
         devices: of both ranks, as the HOLD names them.
         batch: the one size that it was to capture.
+        compiles: whether its ranks compile themselves, so that each has to say how often.
     """
     frozen = run.frozen
     if list(frozen.devices) != list(devices):
@@ -96,10 +97,14 @@ def sound(run: WholeRun, devices: Sequence[str], batch: int) -> Code | None:
     counted = (*run.served.compilations, *run.settled.compilations)
     if any(counted):
         return Code.COMPILED_AFTER_PRIMING
+    if compiles and None in counted:
+        # a rank that was never sealed has not looked
+        return Code.INCOMPLETE
     return (
         _kernels(run.served.kernels)
         or mapped(run.mapped)
         or _drafted(frozen, batch)
+        or _together(frozen, run.settled)
         or _ended(run.served, run.ended)
     )
 
@@ -123,6 +128,18 @@ def _drafted(frozen: FrozenFacts, batch: int) -> Code | None:
         return Code.INCOMPLETE
     alike = any(len(one.blocks) > 1 and len(set(one.blocks)) == 1 for one in frozen.outputs)
     return Code.OUTPUT_MISMATCH if alike else None
+
+
+def _together(frozen: FrozenFacts, settled: Settled) -> Code | None:
+    """The rows of each block were drafted together, and nothing besides them.
+
+    Outputs cannot tell: a row does not depend on its neighbours, so a worker that drafts one after
+    another gives the same digests and has mixed nothing.
+    """
+    blocks = sum(len(one.blocks) for one in frozen.outputs)
+    wanted = {"blocks": blocks, "rows": frozen.asked_sampled + frozen.asked_greedy}
+    found = {name: settled.counters.get(name) for name in wanted}
+    return None if found == wanted else Code.INCOMPLETE
 
 
 def _ended(served: Served, ended: TornDown) -> Code | None:

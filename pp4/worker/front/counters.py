@@ -22,7 +22,9 @@ class Counters:
         rows: drafts in them.
         padded_rows: rows that filled a batch up to the next captured size.
         positions: drafted positions that left.
+        asked: drafts that were taken.
         replies: drafts that left.
+        without_reply: drafts that ended otherwise: given up, or refused by the ranks.
         appended: tokens whose features were taken.
         opened: requests.
         closed: requests, those of connections that ended included.
@@ -40,7 +42,9 @@ class Counters:
     rows: int = 0
     padded_rows: int = 0
     positions: int = 0
+    asked: int = 0
     replies: int = 0
+    without_reply: int = 0
     appended: int = 0
     opened: int = 0
     closed: int = 0

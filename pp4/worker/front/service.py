@@ -212,6 +212,7 @@ class Service:
 
     def put(self, asked: Asked) -> None:
         """Let a draft wait for its batch."""
+        self.counters.asked += 1
         self._queue.put(asked)
         self._some.set()
 
@@ -295,6 +296,7 @@ class Service:
     def _refuse(self, asked: Asked, refusal: Refusal) -> None:
         """End a draft without a reply, and answer the ABORT that waits for that."""
         asked.request.asked = None
+        self.counters.without_reply += 1
         asked.answer(refused(asked.draft.sequence, refusal), b"")
         if asked.abort is not None:
             answer = Aborted(sequence=asked.abort, request=asked.draft.request, dropped=True)

@@ -120,7 +120,8 @@ class PairDrafting:
 
     async def open(self, request: int) -> None:
         """Make room for a request."""
-        found = await self._ranks.both("serve.open", {"request": request}, _ASK_S, _HARMLESS)
+        given = {"request": request}
+        found = await self._ranks.both("serve.open", given, self.setup.block_s, _HARMLESS)
         self._places[request] = _Place(self._same("slot", found))
 
     async def append(self, request: int, tokens: int, features: memoryview) -> int:
@@ -131,14 +132,14 @@ class PairDrafting:
             raise BadInputError.of("features", expected, f"{features.nbytes} bytes")
         self._arena.feature_bytes(size)[:] = np.frombuffer(features, np.uint8)
         given = {"request": request, "tokens": tokens}
-        found = await self._ranks.both("serve.append", given, _ASK_S, _HARMLESS)
+        found = await self._ranks.both("serve.append", given, self.setup.block_s, _HARMLESS)
         place = self._places[request]
         place.length = self._same("length", found)
         return place.length
 
     async def close(self, request: int) -> None:
         """Forget a request."""
-        await self._ranks.both("serve.close", {"request": request}, _ASK_S)
+        await self._ranks.both("serve.close", {"request": request}, self.setup.block_s)
         del self._places[request]
 
     def _same(self, name: str, found: tuple[dict[str, Any], dict[str, Any]]) -> int:
@@ -198,20 +199,22 @@ class PairDrafting:
 
     async def _drain(self) -> None:
         """Start anew before a row runs out of epochs; nothing is in flight between two batches."""
-        if self._epochs.furthest >= _DRAIN_AT * self._most_epochs:
+        if self._epochs.furthest >= self._drained_at:
             await self._connect()
 
     @property
-    def _most_epochs(self) -> int:
+    def _drained_at(self) -> float:
+        """Epochs after which no block is begun: behind them a whole one may not fit."""
         given = self.setup.waits.epochs
-        return EPOCH_LIMIT - self._epochs.start if given is None else given
+        most = EPOCH_LIMIT - self._epochs.start if given is None else given
+        return max(1, min(_DRAIN_AT * most, most - self.setup.depths[-1] + 1))
 
     @property
     def epochs_left(self) -> float | None:
         """Part of the epochs that is left before a new rendezvous; None where there is no link."""
         if not self._epochs.rows:
             return None
-        return max(0.0, 1.0 - self._epochs.furthest / (_DRAIN_AT * self._most_epochs))
+        return max(0.0, 1.0 - self._epochs.furthest / self._drained_at)
 
     # -- what was loaded ----------------------------------------------------------------------
 

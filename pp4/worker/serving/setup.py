@@ -33,7 +33,7 @@ class Setup:
         waits: bounds of the exchanges.
         nonce: makes epochs of one run unlike those of another.
         fence: likewise.
-        block_s: seconds after which a batch that was asked for has failed.
+        block_s: seconds after which a batch, or anything else that a client asks for, has failed.
     """
 
     checkpoint: Path

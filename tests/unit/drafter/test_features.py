@@ -76,6 +76,8 @@ def bad_features():
         "another type": good.float(),
         "infinite": infinite,
         "undefined": undefined,
+        # finite as they are, and not once they were projected
+        "too large": torch.full_like(good, 3e38),
     }
 
 

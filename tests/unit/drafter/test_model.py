@@ -230,6 +230,17 @@ def test_a_confidence_head_may_have_no_bias_or_be_missing():
     assert bare.confidence(hidden[:, :4], previous) is None
 
 
+@pytest.mark.parametrize("batch", [1, 3, 8, 13])
+def test_a_confidence_does_not_depend_on_its_place(batch):
+    drafter = drafter_of(SMALL)
+    rows = torch.randn(200, 5, SMALL.hidden, generator=torch.Generator().manual_seed(1))
+    previous = torch.full((batch, 5), 3)
+    for row in rows.bfloat16():
+        found = drafter.confidence(row.expand(batch, -1, -1), previous)
+        alone = [drafter.confidence(row[None, one : one + 1], previous[:1, :1]) for one in range(5)]
+        assert torch.equal(found, torch.cat(alone, dim=1).expand(batch, -1))
+
+
 def test_the_original_selector_takes_base_logits_and_weights_as_they_are():
     ranks = [drafter_of(SMALL, rank=rank, world=2) for rank in (0, 1)]
     anchors = [3, 9]

@@ -22,14 +22,21 @@ from pp4.qualify.context import Context
 from pp4.qualify.gates import FULL, PHYSICAL, SOLO
 from pp4.qualify.progress import Silent
 from pp4.qualify.wanted import Wanted
-from pp4.receipts.plan_checks import FLOORS
+from pp4.receipts.plan_checks import floors_of
 from pp4.transport.local import LocalTransport
 from pp4.wire.facts import Library, Primed, read
 from tests.unit.hold.holds import private
 from tests.unit.qualify.gpus import gpu, report
 from tests.unit.qualify.whole_runs import SOLO_KERNELS, frozen, whole_run
 
-PAIR_FLOORS, SOLO_FLOORS = FLOORS["qualification"], FLOORS["solo"]
+PAIR_FLOORS, FULL_FLOORS, SOLO_FLOORS = (
+    floors_of(kind, scope)
+    for kind, scope in (("qualification", "kernels"), ("qualification", "full"), ("solo", "solo"))
+)
+WORKER_FACTS = {
+    "checkpoint_sha256": whole_run().checkpoint_sha256,
+    "input_set_sha256": frozen().input_set_sha256,
+}
 QUIET = 4 << 20
 LIBRARIES = ("libcuda.so.570.86.15", "libcudart.so.12", "libtorch_cuda.so")
 
@@ -64,7 +71,8 @@ def _as_expected(arm, floors):
     code = None
     if step.expected != "pass":
         code = Code(step.expected.removeprefix("caught(").removesuffix(")"))
-    return lambda context: Finding(code, {}, floors.get(step.name, 1))
+    facts = WORKER_FACTS if step.name == "gate-6/worker-equals-archive" else {}
+    return lambda context: Finding(code, facts, floors.get(step.name, 1))
 
 
 def table(gates, floors, changed):
@@ -129,7 +137,7 @@ class Lab:
 
     def full(self, changed=None, **more):
         """Qualify the pair with its worker."""
-        gates = table(FULL, PAIR_FLOORS, changed or {})
+        gates = table(FULL, FULL_FLOORS, changed or {})
         return self._run(physical.FULL, gates, Wanted("full", **more), Silent())
 
     def solo(self, changed=None, gpu=None, **more):

@@ -25,15 +25,21 @@ from tests.unit.qualify.whole_runs import (
 from tests.unit.receipts import samples
 
 
-def sound(**changes):
-    return judge.sound(whole_run(**changes), DEVICES, BATCH)
+def sound(*, compiles=True, **changes):
+    return judge.sound(whole_run(**changes), DEVICES, BATCH, compiles=compiles)
 
 
 def test_a_worker_that_did_everything_is_sound():
     assert sound() is None
     # what nobody can see is not counted as nothing: it is said to be unseen
-    unseen = (None, None)
-    assert sound(served=served(compilations=unseen), settled=settled(compilations=unseen)) is None
+    both = served(compilations=(None, None)), settled(compilations=(None, None))
+    assert sound(compiles=False, served=both[0], settled=both[1]) is None
+
+
+@pytest.mark.parametrize("unseen", [(None, 0), (0, None), (None, None)])
+def test_a_rank_that_compiles_itself_has_to_have_looked(unseen):
+    assert sound(served=served(compilations=unseen)) is Code.INCOMPLETE
+    assert sound(settled=settled(compilations=unseen)) is Code.INCOMPLETE
 
 
 FAULTY = primed(1).model_copy(update={"faults": ("a store after the release",)})
@@ -56,6 +62,15 @@ UNSOUND = {
     "nothing to draw": ({"frozen": frozen(asked_sampled=0, with_q=0)}, Code.INCOMPLETE),
     "a drawn row without q": ({"frozen": frozen(with_q=13)}, Code.INCOMPLETE),
     "a greedy row with q": ({"frozen": frozen(without_q=9)}, Code.T0_DREW),
+    "rows one after another": (
+        {"settled": settled(counters={"blocks": 13, "rows": 24})},
+        Code.INCOMPLETE,
+    ),
+    "rows of somebody else": (
+        {"settled": settled(counters={"blocks": 12, "rows": 25})},
+        Code.INCOMPLETE,
+    ),
+    "nothing counted": ({"settled": settled(counters={})}, Code.INCOMPLETE),
     "ranks of one process": (
         {"served": served(pids=(41, 41)), "ended": torn_down(pids=(41, 41))},
         Code.NOT_TORN_DOWN,
@@ -76,7 +91,8 @@ def test_blocks_that_are_all_alike_depend_on_nothing():
     same = output(1, 4).model_copy(update={"blocks": (digest("x"),) * 3})
     assert sound(frozen=frozen(outputs=(same, output(1, 5)))) is Code.OUTPUT_MISMATCH
     # one block alone can be like no other
-    assert sound(frozen=frozen(outputs=(output(1, 4, blocks=1),))) is None
+    alone = {"counters": {"blocks": 1, "rows": 24}}
+    assert sound(frozen=frozen(outputs=(output(1, 4, blocks=1),)), settled=settled(**alone)) is None
 
 
 def identity(**changes):

@@ -41,7 +41,7 @@ __all__ = [
     "arm", "body", "budget", "common", "digest", "gate_body", "gates", "gpus", "head", "hold",
     "incident", "journal", "kernels", "measured_arm", "measurement", "next_line", "output",
     "preparation", "qualification", "refusal", "rehearsal", "sample", "snapshot", "solo", "subject",
-    "whole_worker", "with_journal",
+    "whole_worker", "with_journal", "worker_arm",
 ]  # fmt: skip
 
 
@@ -53,7 +53,9 @@ def qualification(scope: str = "full") -> Body:
     made = gate_body("qualification", scope, "qualified", 2)
     if scope == "full":
         made["kernels"] += kernels(2, WORKER_PAIR)
-        made["checkpoint_sha256"], made["input_set_sha256"] = digest("3"), digest("4")
+        inputs = {"checkpoint_sha256": digest("3"), "input_set_sha256": digest("4")}
+        made.update(inputs)
+        worker_arm(made)["facts"].update(inputs)
         made["evidence"] = [
             {
                 "role": "identity_reference",
@@ -63,6 +65,12 @@ def qualification(scope: str = "full") -> Body:
             for kind in ("solo", "whole_worker")
         ]
     return made
+
+
+def worker_arm(made: Body) -> Body:
+    """The arm of a qualification of scope full that runs a worker."""
+    arms = (row for gate in made["gates"] if gate["gate"] == 6 for row in gate["arms"])
+    return next(row for row in arms if row["arm"] == "worker-equals-archive")
 
 
 def solo() -> Body:
