@@ -17,14 +17,12 @@ from typing import Annotated
 import typer
 
 from pp4 import __version__
-from pp4.cli import drafter, holds, worker
+from pp4.cli import drafter, holds, qualify, worker
 from pp4.cli.call import AsJson, Call, MaxAge, SameBoot, call_of, standing_policy
 from pp4.config import load_settings
 from pp4.console import Console
 from pp4.console.endings import Stopped, answer, signals
 from pp4.errors import Code, Exit, Refusal, RefusedError, UsageError
-
-_REHEARSED = Path("pp4-rehearsal")
 
 app = typer.Typer(
     help="Qualify a physical pair of GPUs for sampled DSpark drafting; leave checkable receipts.",
@@ -54,140 +52,8 @@ def root(
     """Qualify a physical pair of GPUs for sampled DSpark drafting; leave checkable receipts."""
 
 
-@app.command("pair-qualify")
-def pair_qualify(
-    context: typer.Context,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Rehearse every gate on the CPU of this machine.")
-    ] = False,
-    hold: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|local",
-            help="Hold two GPUs of the host that a HOLD file names, or of this machine ('local').",
-        ),
-    ] = None,
-    dry_run_device: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run-device", help="With a HOLD file: rehearse there, without touching a GPU."
-        ),
-    ] = False,
-    soak: Annotated[
-        int,
-        typer.Option(min=0, max=60, help="Minutes of exchanges with random skew after the gates."),
-    ] = 0,
-    solo: Annotated[
-        Path | None, typer.Option(help="Solo receipt that the run has to match.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Directory for the receipt; pp4-rehearsal, or that of this user's receipts."
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> int:
-    """Run the gates on a pair of ranks and write a receipt."""
-    from pp4.qualify.standing import KEPT
-    from pp4.receipts.canonical import read_file
-
-    call = call_of(context)
-    _require_one_way(dry_run, hold, dry_run_device, soak, solo)
-    evidence = [("identity_reference", read_file(solo))] if solo else []
-    kept = out or call.settings.state_dir / KEPT
-    with call.console.progress() as progress:
-        call.running = True
-        if hold is None:
-            from pp4.qualify.rehearsal import rehearse
-
-            outcome = rehearse(out or _REHEARSED, progress)
-        else:
-            from pp4.qualify.held import qualify_on_host
-            from pp4.qualify.wanted import Wanted
-
-            outcome = qualify_on_host(
-                holds.file_of(hold, call.settings),
-                Wanted(
-                    "rehearsal" if dry_run_device else "pair",
-                    hold,
-                    evidence=evidence,
-                    soak_minutes=soak,
-                ),
-                (out or _REHEARSED) if dry_run_device else kept,
-                progress,
-                state_dir=call.settings.state_dir,
-            )
-        call.running = False
-    call.console.outcome(outcome)
-    return int(outcome.exit)
-
-
-def _require_one_way(
-    dry_run: bool, hold: str | None, dry_run_device: bool, soak: int, solo: Path | None
-) -> None:
-    """Refuse a run that is neither a rehearsal nor one in a HOLD, or both."""
-    physical = soak or solo
-    if (
-        dry_run == (hold is not None)
-        or (dry_run_device and not hold)
-        or ((dry_run or dry_run_device) and physical)
-    ):
-        options = (
-            ("--dry-run", dry_run),
-            ("--hold", hold),
-            ("--dry-run-device", dry_run_device),
-            ("--soak", soak),
-            ("--solo", solo),
-        )
-        given = [name for name, on in options if on]
-        raise UsageError(
-            Refusal(
-                code=Code.USAGE,
-                where="pp4 pair-qualify",
-                expected="either --dry-run alone, or --hold FILE or local; "
-                "--dry-run-device goes with --hold, and neither rehearsal with --soak or --solo",
-                found=" and ".join(given) or "neither",
-                next="pp4 pair-qualify --dry-run",
-            )
-        )
-
-
-@app.command("solo-qualify")
-def solo_qualify(
-    context: typer.Context,
-    gpu: Annotated[
-        str | None, typer.Option(help="UUID, its beginning, or index; the first GPU otherwise.")
-    ] = None,
-    hold: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE|local", help="The host of a HOLD file, and its GPUs; this one otherwise."
-        ),
-    ] = "local",
-    out: Annotated[
-        Path | None, typer.Option(help="Directory for the receipt; that of this user's otherwise.")
-    ] = None,
-    as_json: AsJson = False,
-) -> int:
-    """Run the gates that need no peer on one GPU and write a solo receipt."""
-    call = call_of(context)
-    with call.console.progress() as progress:
-        call.running = True
-        from pp4.qualify.held import qualify_on_host
-        from pp4.qualify.standing import KEPT
-        from pp4.qualify.wanted import Wanted
-
-        outcome = qualify_on_host(
-            holds.file_of(hold, call.settings),
-            Wanted("solo", hold, gpu=gpu),
-            out or call.settings.state_dir / KEPT,
-            progress,
-            state_dir=call.settings.state_dir,
-        )
-        call.running = False
-    call.console.outcome(outcome)
-    return int(outcome.exit)
+app.command("pair-qualify")(qualify.pair_qualify)
+app.command("solo-qualify")(qualify.solo_qualify)
 
 
 @app.command("verify-receipt")

@@ -57,6 +57,10 @@ class Outcome(Protocol):
     def differences(self) -> Sequence[str]:
         """What a physical run would do otherwise."""
 
+    @property
+    def more(self) -> Sequence[Path]:
+        """Where further receipts of the run lie."""
+
 
 class Console:
     """Renders results, refusals and progress.
@@ -185,7 +189,8 @@ class Console:
             self.line("A physical run would do differently:")
         for difference in outcome.differences:
             self.line(f"  - {difference}")
-        self.line(f"receipt: {outcome.receipt_path}")
+        for one in (outcome.receipt_path, *outcome.more):
+            self.line(f"receipt: {one}")
         kind = shlex.quote(str(outcome.receipt["kind"]))
         path = shlex.quote(str(outcome.receipt_path))
         self.line(f"check it with: pp4 verify-receipt --kind {kind} {path}")
@@ -299,6 +304,7 @@ def _outcome_record(outcome: Outcome) -> dict[str, object]:
         "verdict": outcome.verdict,
         "exit": int(outcome.exit),
         "receipt_path": str(outcome.receipt_path),
+        "more_receipts": [str(path) for path in outcome.more],
         "differences": list(outcome.differences),
         "receipt": dict(outcome.receipt),
     }

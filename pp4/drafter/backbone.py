@@ -57,6 +57,11 @@ class Rotary:
         both = torch.cat([angles, angles], dim=-1)
         self._cos, self._sin = both.cos().to(like), both.sin().to(like)
 
+    @property
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """``[positions, head_dim]`` cosines and sines; both halves of a row are the same."""
+        return self._cos, self._sin
+
     def turned(self, values: Tensor, positions: Tensor) -> Tensor:
         """Turn heads by their positions.
 
@@ -116,6 +121,11 @@ class Backbone:
         self._offsets = torch.arange(config.block, device=weights.device)
         self._places = torch.arange(positions, device=weights.device)
 
+    @property
+    def weights(self) -> Weights:
+        """The tensors that it runs on."""
+        return self._weights
+
     def project(self, features: Tensor, first: int) -> tuple[Tensor, Tensor]:
         """Keys and values of features in every layer.
 
@@ -158,7 +168,9 @@ class Backbone:
         norm = self._weights.layer(index, "self_attn.k_norm")
         return normalised(key.view(shape), norm, self.config.norm_eps), value.view(shape)
 
-    def run(self, anchors: Tensor, lengths: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def run(
+        self, anchors: Tensor, places: tuple[Tensor, Tensor], keys: Tensor, values: Tensor
+    ) -> Tensor:
         """Run the blocks of a batch; nothing is read back to the host.
 
         A row's bits depend on the row and on the shapes alone: every row looks at all of the
@@ -166,14 +178,17 @@ class Backbone:
 
         Args:
             anchors: ``[B]`` int64 tokens that the blocks start with.
-            lengths: ``[B]`` int64, tokens before each anchor, which is the anchor's position.
-            keys: ``[layers, B, kv heads, context, head_dim]``, finite also beyond the lengths.
+            places: ``[B]`` int64 slots, and ``[B]`` int64 lengths: tokens before each anchor,
+                which is the anchor's position.
+            keys: ``[layers, slots, kv heads, context, head_dim]``, finite also beyond the lengths.
             values: likewise.
 
         Returns:
             ``[B, k, hidden]``: the hidden states h_1..h_k that the heads take.
         """
         config, eps = self.config, self.config.norm_eps
+        slots, lengths = places
+        keys, values = (kept.index_select(1, slots) for kept in (keys, values))
         ids = torch.full_like(anchors[:, None], config.mask_token).repeat(1, config.block)
         ids[:, 0] = anchors
         positions = lengths[:, None] + self._offsets

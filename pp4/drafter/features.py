@@ -143,7 +143,7 @@ class FeatureCache:
             raise RefusedError(
                 Refusal(
                     Code.CACHE_FULL,
-                    f"features of request {request}",
+                    "features of a request",
                     f"at most {self.context} tokens",
                     f"{last} tokens",
                     next="stop drafting for this request; its features so far are kept",

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pp4.drafter.backbone import Backbone
 from pp4.drafter.features import FeatureCache, Rows
+from pp4.drafter.fused import backbone_of
 from pp4.drafter.weights import Weights
 from pp4.errors import BadInputError
 from pp4.kernels import vectorised
@@ -40,16 +40,15 @@ class Drafter:
     """
 
     def __init__(self, weights: Weights, *, slots: int, context: int) -> None:
-        self.weights, self.config = weights, weights.config
-        self._backbone = Backbone(weights, context)
+        self._backbone = backbone_of(weights, context)
+        # those that the backbone laid out anew, so that the given ones can go
+        self.weights, self.config = self._backbone.weights, weights.config
         self.cache = FeatureCache(self._backbone, slots, weights.embedding)
 
     def hidden(self, rows: Rows) -> Tensor:
         """Hidden states of a batch of blocks; -> ``[B, k, hidden]``, k the checkpoint's block."""
-        keys, values = (
-            kept.index_select(1, rows.slots) for kept in (self.cache.keys, self.cache.values)
-        )
-        return self._backbone.run(rows.anchors, rows.lengths, keys, values)
+        places = rows.slots, rows.lengths
+        return self._backbone.run(rows.anchors, places, self.cache.keys, self.cache.values)
 
     def base(self, hidden: Tensor, n_out: int) -> Tensor:
         """Base logits of this rank's columns.

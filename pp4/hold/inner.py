@@ -135,6 +135,7 @@ class InnerHold(OpenHold):
             InnerJournal(supervisor),
         )
         self._supervisor = supervisor
+        self.granted = granted
 
     def __enter__(self) -> Self:
         return self

@@ -24,6 +24,7 @@ from pp4.transport.interface import Channel, Transport
 if TYPE_CHECKING:
     # every step loads this file, and few judge evidence
     from pp4.receipts.admission import Admission
+    from pp4.wire.holds import Granted
 
 _GRACE_S = 5.0
 _POLL_S = 0.01
@@ -88,7 +89,10 @@ class OpenHold:
         clock: where its deadlines come from.
         directory: everything that its processes may write.
         journal: its chained journal.
+        granted: what its host granted, ready to be handed on; None where it granted itself.
     """
+
+    granted: Granted | None = None
 
     def __init__(
         self,

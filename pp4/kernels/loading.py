@@ -18,6 +18,7 @@ from pp4.kernels.geometry import Geometry
 from pp4.kernels.occupancy import resident_blocks
 
 _DTYPES = {
+    "*bf16": torch.bfloat16,
     "*i16": torch.int16,
     "*i32": torch.int32,
     "*i64": torch.int64,

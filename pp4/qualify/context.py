@@ -11,9 +11,12 @@ from pathlib import Path
 from pp4.clock import Deadline, SystemClock
 from pp4.hold.open import OpenHold
 from pp4.qualify import judge
+from pp4.qualify.judge.whole_worker import Identity, WholeRun
 from pp4.qualify.session import CARELESS, Session
 from pp4.qualify.settings import Settings
+from pp4.qualify.whole_settings import REHEARSED, Whole
 from pp4.receipts.bindings import Subject, unlike
+from pp4.receipts.runs import WholeWorker
 from pp4.wire.facts import (
     Case,
     Compiled,
@@ -43,6 +46,9 @@ class Record:
     definition: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     baseline: tuple[Gpu, ...] = ()
+    archive: Identity | None = None
+    worker: Identity | None = None
+    whole: WholeRun | None = None
 
 
 class Context:
@@ -52,29 +58,40 @@ class Context:
         hold: the open HOLD.
         settings: numbers of the run.
         compiled: where binaries are kept; in the HOLD, and gone with it, where none is given.
+        whole: numbers of whole-worker runs.
     """
 
-    def __init__(self, hold: OpenHold, settings: Settings, compiled: Path | None = None) -> None:
-        self.hold, self.settings = hold, settings
+    def __init__(
+        self,
+        hold: OpenHold,
+        settings: Settings,
+        compiled: Path | None = None,
+        whole: Whole = REHEARSED,
+    ) -> None:
+        self.hold, self.settings, self.whole = hold, settings, whole
         self.compiled = compiled or hold.directory / "compiled"
+        # a worker loads nothing out of a directory that others may write, whatever the umask is
+        self.compiled.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.record = Record()
-        self._owners = 0
+        self._started = 0
         self._session: Session | None = None
 
     @property
     def session(self) -> Session:
         """The session with the product's owner; starts one where none runs."""
         if self._session is None:
-            self._owners += 1
-            self._session = Session(
-                self.hold, f"owner-{self._owners}", self.compiled, solo=self.settings.solo
-            )
+            label = self.label("owner")
+            self._session = Session(self.hold, label, self.compiled, solo=self.settings.solo)
         return self._session
+
+    def label(self, kind: str) -> str:
+        """A name for a process that is about to start; no other of this run has it."""
+        self._started += 1
+        return f"{kind}-{self._started}"
 
     def careless(self) -> Session:
         """A session with an owner that breaks the release rule; the caller closes it."""
-        self._owners += 1
-        return Session(self.hold, f"careless-owner-{self._owners}", self.compiled, CARELESS)
+        return Session(self.hold, self.label("careless-owner"), self.compiled, CARELESS)
 
     def fresh(
         self,
@@ -117,14 +134,21 @@ class Context:
         libraries: Mapping[str, str] | None = None,
         kernels: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
-        """In what this run differs from the receipts that it has to match."""
+        """In what this run differs from the receipts that it has to match.
+
+        Args:
+            libraries: what is mapped, by name.
+            kernels: what the gates have compiled; a worker's are of another shape, and gate 6
+                compares those.
+        """
         admission = self.hold.admission
         here = Subject(admission.source_digest, libraries=libraries, kernels=kernels)
-        names = ("libraries", "kernels")
         return tuple(
             f"{name}: {found}"
             for one in admission.receipts.values()
-            for name, found in unlike(one, here, names)
+            for name in ("libraries", "kernels")
+            if not (name == "kernels" and isinstance(one, WholeWorker))
+            for _, found in unlike(one, here, (name,))
         )
 
     def at_rest(self) -> tuple[tuple[Gpu, ...], bool]:

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from pp4.clock import SystemClock
 from pp4.errors import Code, Refusal, RefusedError
@@ -25,16 +27,32 @@ from pp4.wire.frames import Model
 from pp4.wire.holds import Given, Granted, Run
 
 MODULE = "pp4.qualify.far"
-Work = Literal["rehearsal", "pair", "solo"]
+Work = Literal["rehearsal", "pair", "full", "solo"]
 
 
 class Gates(Model):
-    """What the step is told to run, and by which command it was asked for."""
+    """What the step is told to run, and by which command it was asked for.
+
+    ``checkpoint`` is the directory of a drafter on this host, None for one that is made up.
+    """
 
     work: Work
     command: str
     evidence: tuple[Given, ...] = ()
     soak_minutes: int = 0
+    checkpoint: str | None = None
+
+
+class Receipts(Model):
+    """The answer of the step.
+
+    Attributes:
+        bodies: members of the receipts to be sealed, the one with the gates first.
+        refusal: what kept a further one from being made.
+    """
+
+    bodies: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
+    refusal: dict[str, str] | None = None
 
 
 class Teller:
@@ -69,8 +87,8 @@ class Teller:
         """Nothing: a step does not keep its own HOLD alive."""
 
 
-def run(granted: Granted, asked: Gates, supervisor: Supervisor) -> dict[str, object]:
-    """Run the gates that are asked for; -> members of the receipt.
+def run(granted: Granted, asked: Gates, supervisor: Supervisor) -> dict[str, Any]:
+    """Run the gates that are asked for; -> :class:`Receipts`.
 
     Raises:
         Pp4Error: what kept them from being run.
@@ -82,16 +100,24 @@ def run(granted: Granted, asked: Gates, supervisor: Supervisor) -> dict[str, obj
     clock, teller = SystemClock(), Teller(supervisor)
     if asked.work == "rehearsal":
         with InnerHold(rehearsal.admission(installed_source()), clock, granted, supervisor) as hold:
-            return rehearsal.run_gates(hold, teller, command=asked.command)
+            return {"bodies": [rehearsal.run_gates(hold, teller, command=asked.command)]}
     kind, report = physical.KINDS[asked.work], look_at_gpus()
     evidence = [(one.role, one.raw()) for one in asked.evidence]
     source = installed_source()
     admitted = physical.admission(kind.command, source, evidence, report, granted.gpus)
     with InnerHold(admitted, clock, granted, supervisor) as hold:
-        compiled = Path(granted.compiled)
-        return physical.run_gates(
-            kind, hold, teller, report, compiled, asked.command, asked.soak_minutes
+        made = physical.run_gates(
+            kind,
+            hold,
+            teller,
+            report,
+            Path(granted.compiled),
+            asked.command,
+            asked.soak_minutes,
+            asked.checkpoint,
         )
+    refusal = None if made.refusal is None else made.refusal.as_dict()
+    return {"bodies": list(made.bodies), "refusal": refusal}
 
 
 def work(told: Run, supervisor: Supervisor) -> dict[str, Any]:

@@ -14,11 +14,12 @@ from typing import Any
 
 from pp4.clock import SystemClock
 from pp4.config.hold_file import HoldFile
-from pp4.errors import Code, Pp4Error, Refusal, WrongError
+from pp4.errors import Code, Exit, Pp4Error, Refusal, WrongError
 from pp4.hold.around import DONE
 from pp4.hold.deferred import CLOSES, Deferred
 from pp4.hold.delivery import deliver
 from pp4.hold.interruption import undisturbed
+from pp4.hold.line import raised
 from pp4.hold.reach import Place, reached
 from pp4.hold.window import Window, open_window
 from pp4.qualify import far, hops, receipt, rehearsal
@@ -27,9 +28,9 @@ from pp4.qualify.progress import Progress
 from pp4.qualify.receipt import Outcome
 from pp4.qualify.wanted import Chosen, Wanted, choose, evidence_for
 from pp4.receipts.canonical import dump
-from pp4.receipts.digests import installed_source
+from pp4.receipts.digests import Source, installed_source
 from pp4.receipts.store import write_new
-from pp4.wire.facts import read
+from pp4.wire.facts import read, refusal_of
 from pp4.wire.gpus import GpuReport
 from pp4.wire.holds import Close, HostCommand, Open
 
@@ -208,11 +209,32 @@ def qualify_on_host(
             asked = _asked(file, chosen)
             with _kept(place, deferred, asked, progress, wanted.option) as window:
                 hops.arrive(window, file, source.digest, progress)
-                body = window.run("gates", far.MODULE, chosen.told.model_dump(mode="json"))
+                told = window.run("gates", far.MODULE, chosen.told.model_dump(mode="json"))
             # the HOLD is closed, its processes are proven dead: only now is there a claim to make
             receipt.require_same_source(source, wanted.command)
-            body["hold"]["host_key"] = place.host.fingerprint
-            name = f"{body['kind']}-{window.granted.hold}"
-            outcome = receipt.store(body, source, out / f"{name}.json")
-            write_new(out / f"{name}.closed", dump(_unnamed(window.tombstone or {})))
+            made = read(far.Receipts, told)
+            outcome = _stored(made, source, out, window, place)
+    _require_all(made, outcome)
     return replace(outcome, differences=_DIFFERENCES) if chosen.report is None else outcome
+
+
+def _stored(made: far.Receipts, source: Source, out: Path, window: Window, place: Place) -> Outcome:
+    """Store every receipt of a run, and the tombstone of its HOLD beside the first."""
+    outcomes = []
+    for body in made.bodies:
+        body["hold"]["host_key"] = place.host.fingerprint
+        name = f"{body['kind']}-{window.granted.hold}"
+        outcomes.append(receipt.store(body, source, out / f"{name}.json"))
+        if len(outcomes) == 1:
+            write_new(out / f"{name}.closed", dump(_unnamed(window.tombstone or {})))
+    first, *others = outcomes
+    worst = next((one for one in outcomes if one.exit is not Exit.DONE), first)
+    more = tuple(one.receipt_path for one in others)
+    return replace(first, verdict=worst.verdict, exit=worst.exit, more=more)
+
+
+def _require_all(made: far.Receipts, outcome: Outcome) -> None:
+    """Say what kept a further receipt from being made; those that were made stay."""
+    if made.refusal is not None:
+        left = f"{outcome.receipt_path}, which is whole"
+        raise raised(replace(refusal_of(made.refusal), left=left))

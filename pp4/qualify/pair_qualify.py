@@ -27,6 +27,7 @@ _WIDTH = 500
 VERDICT_EXIT = {
     "rehearsed": Exit.DONE,
     "qualified": Exit.DONE,
+    "recorded": Exit.DONE,
     "wrong": Exit.WRONG,
     "timeout": Exit.TIMEOUT,
     "inconclusive": Exit.INCONCLUSIVE,

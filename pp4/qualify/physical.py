@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pp4.errors import Code, Pp4Error, Refusal, RefusedError
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, UncleanError
 from pp4.hold.open import OpenHold
 from pp4.qualify import gates as all_gates
-from pp4.qualify import receipt
+from pp4.qualify import gpu_members, receipt, whole_receipt
 from pp4.qualify.context import Context
 from pp4.qualify.gates import Gate
-from pp4.qualify.naming import private_names, without_host, without_names, words_for
 from pp4.qualify.pair_qualify import pair_qualify
 from pp4.qualify.progress import Progress
 from pp4.qualify.settings import physical
 from pp4.qualify.soak import result as soak_result
 from pp4.qualify.soak import with_soak
+from pp4.qualify.whole_settings import PHYSICAL
 from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
 from pp4.receipts.digests import Source
-from pp4.receipts.private import opened
+from pp4.receipts.hardware_checks import PAIR_KERNEL, SOLO_KERNEL, WORKER_PAIR
 from pp4.wire.gpus import Gpu, GpuReport, find, first_pair
 
+_SEEDS = "Weights and logits were made from seeds; no trained model took part."
+_RACES = (
+    "A race that need not show in a run is excluded by the compiled code and by the host model, "
+    "not by the runs that are recorded here."
+)
 _BOTH_LIMITS = (
-    "Weights and logits were made from seeds; no trained model took part.",
     "The GPUs' clocks were as they were found; no speed is claimed.",
     "Covers these GPUs, this driver, these libraries and binaries, and the time of the run.",
     "Not established: GB10, grammar and parser, live throughput.",
@@ -32,19 +36,24 @@ _BOTH_LIMITS = (
 PAIR_LIMITS = (
     "Scope kernels: gate 6 (whole-worker identity) was not run; nothing is admitted for serving "
     "or for measuring by this receipt.",
-    "A race that need not show in a run is excluded by the compiled code and by the host model, "
-    "not by the runs that are recorded here.",
+    _RACES,
+    _SEEDS,
+    *_BOTH_LIMITS,
+)
+FULL_LIMITS = (
+    "Gate 6 holds the worker to what an archived solo worker gave on one GPU of this model, with "
+    "one client and one captured batch size; it says that they agree, not how fast either is.",
+    _RACES,
+    "Weights and logits of the gates before were made from seeds; what the worker loaded is named "
+    "by its digest.",
     *_BOTH_LIMITS,
 )
 SOLO_LIMITS = (
     "One GPU held both shards: nothing here is evidence about peer memory or about a pair.",
     "An identity reference, and never proof of a pair.",
+    _SEEDS,
     *_BOTH_LIMITS,
 )
-
-
-_AS_THEY_ARE = ("private", "journal")
-"""Members in which nothing is replaced: lines of the journal hang together by their digests."""
 
 
 def _shown(gpu: Gpu) -> str:
@@ -109,93 +118,12 @@ def admission(
     return judged
 
 
-def _afterwards(context: Context, count: int) -> tuple[Gpu | None, ...]:
-    """The GPUs after the run; a GPU that has gone missing must not cost the receipt of it."""
-    try:
-        return context.gpus()
-    except Pp4Error:
-        return (None,) * count
-
-
-def _gpu(rank: int, gpu: Gpu, driver: str, after: Gpu | None) -> dict[str, object]:
-    facts: dict[str, object] = {
-        "vbios": gpu.vbios,
-        "persistence": gpu.persistence,
-        "compute_mode": gpu.compute_mode,
-        "nvlinks": gpu.nvlinks,
-        "power_limit_mw": gpu.power_limit_mw,
-        "sm_mhz_highest": gpu.max_clocks.sm,
-        "memory_mhz_highest": gpu.max_clocks.memory,
-    }
-    if after is not None:
-        slowed = None if after.slowed_by is None else " ".join(after.slowed_by)
-        facts |= {
-            "sm_mhz_after": after.clocks.sm,
-            "memory_mhz_after": after.clocks.memory,
-            "temperature_c_after": after.temperature_c,
-            "power_mw_after": after.power_mw,
-            "slowed_by_after": slowed,
-            "ecc_uncorrected_after": after.ecc_uncorrected,
-        }
-    return {
-        "rank": rank,
-        "name": gpu.name,
-        "uuid": f"gpu.{rank}.uuid",
-        "pci_id": f"gpu.{rank}.pci_id" if gpu.pci_bus_id else None,
-        "driver": driver,
-        "memory_bytes": None if gpu.memory_total_bytes is None else str(gpu.memory_total_bytes),
-        "facts": {name: "not told" if fact is None else fact for name, fact in facts.items()},
-    }
-
-
-def _topology(report: GpuReport, gpus: Sequence[Gpu]) -> dict[str, object]:
-    """What the driver says of both ways between two GPUs."""
-    rank_of = {gpu.index: rank for rank, gpu in enumerate(gpus)}
-    facts: dict[str, object] = {}
-    for way in report.p2p:
-        if way.source in rank_of and way.target in rank_of:
-            name = f"{rank_of[way.source]}_to_{rank_of[way.target]}"
-            for what in ("read", "write", "atomics", "nvlink", "topology"):
-                facts[f"{name}.{what}"] = getattr(way, what) or "not told"
-    return facts
-
-
-def _body(
-    hold: OpenHold, context: Context, report: GpuReport, members: Mapping[str, object]
-) -> dict[str, object]:
-    """Members of a receipt of GPUs, names of machines replaced by those of private leaves."""
-    gpus = [find(report, uuid) for uuid in hold.gpus]
-    driver = report.driver_version or "not told"
-    names, words = private_names(gpus), words_for(report, gpus)
-    shown = {
-        "hardware_executed": True,
-        "gpus": [
-            _gpu(rank, gpu, driver, after)
-            for rank, (gpu, after) in enumerate(
-                zip(gpus, _afterwards(context, len(gpus)), strict=True)
-            )
-        ],
-        "topology": _topology(report, gpus),
-        "evidence": [
-            {"role": role, "kind": kind, "sha256": digest}
-            for role, kind, digest in hold.admission.evidence
-        ],
-        **{name: part for name, part in members.items() if name not in _AS_THEY_ARE},
-    }
-    private = members["private"]
-    if not isinstance(private, dict):
-        raise TypeError("private leaves are an object")
-    return {
-        **{name: without_names(part, words) for name, part in shown.items()},
-        "gates": without_host(without_names(members["gates"], words)),
-        "journal": members["journal"],
-        "private": {**private, **opened(names)},
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What tells a kind of run from another: what admits it, what it runs, what it may say."""
+    """What tells a kind of run from another: what admits it, what it runs, what it may say.
+
+    ``worker``: whether a worker of one GPU makes a receipt of its own after the gates.
+    """
 
     command: Command
     kind: str
@@ -203,6 +131,20 @@ class Kind:
     limits: tuple[str, ...]
     gates: tuple[Gate, ...]
     kernels: frozenset[str]
+    worker: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a run made.
+
+    Attributes:
+        bodies: members of its receipts, the one with the gates first.
+        refusal: what kept a later one from being made.
+    """
+
+    bodies: tuple[dict[str, object], ...]
+    refusal: Refusal | None = None
 
 
 PAIR = Kind(
@@ -211,7 +153,15 @@ PAIR = Kind(
     "kernels",
     PAIR_LIMITS,
     all_gates.PHYSICAL,
-    frozenset({"sampled_fused.pair", "sampled_fused.solo"}),
+    frozenset({PAIR_KERNEL, SOLO_KERNEL}),
+)
+FULL = Kind(
+    Command.PAIR_FULL,
+    "qualification",
+    "full",
+    FULL_LIMITS,
+    all_gates.FULL,
+    frozenset({PAIR_KERNEL, SOLO_KERNEL, WORKER_PAIR}),
 )
 SOLO = Kind(
     Command.SOLO,
@@ -219,10 +169,13 @@ SOLO = Kind(
     "solo",
     SOLO_LIMITS,
     all_gates.SOLO,
-    frozenset({"sampled_fused.solo"}),
+    frozenset({SOLO_KERNEL}),
+    worker=True,
 )
-KINDS = {"pair": PAIR, "solo": SOLO}
+KINDS = {"pair": PAIR, "full": FULL, "solo": SOLO}
 """By the name under which a step is asked for them."""
+GOOD = "qualified"
+"""The verdict of a run without a fault."""
 
 
 def run_gates(
@@ -233,8 +186,9 @@ def run_gates(
     compiled: Path,
     command: str,
     soak_minutes: int = 0,
-) -> dict[str, object]:
-    """Run the gates of a kind of run inside a HOLD; -> members of the receipt.
+    checkpoint: str | None = None,
+) -> Made:
+    """Run the gates of a kind of run inside a HOLD.
 
     Args:
         run: what is run.
@@ -244,12 +198,14 @@ def run_gates(
         compiled: where binaries are kept.
         command: by which it was asked for.
         soak_minutes: how long exchanges are repeated.
+        checkpoint: directory of the drafter that a worker loads; a made-up one where None.
 
     Raises:
         WrongError: no rank ever answered.
         UncleanError: something may still run.
     """
-    context = Context(hold, physical(hold.gpus), compiled)
+    whole = replace(PHYSICAL, checkpoint=checkpoint)
+    context = Context(hold, physical(hold.gpus), compiled, whole)
     gates = with_soak(run.gates, soak_minutes)
     results = pair_qualify(context, gates, progress)
     receipt.require_answer(context, results, command)
@@ -257,9 +213,32 @@ def run_gates(
         "kind": run.kind,
         "scope": run.scope,
         "limits": list(run.limits),
-        **receipt.members(hold, context, results, gates, "qualified", run.kernels),
+        **receipt.members(hold, context, results, gates, GOOD, run.kernels),
     }
     soaked = soak_result(results)
     if soaked is not None:
         members["soak"] = soaked
-    return _body(hold, context, report, members)
+    worker = context.record.worker
+    if worker is not None:
+        members["checkpoint_sha256"] = worker.checkpoint_sha256
+        members["input_set_sha256"] = worker.input_set_sha256
+    body = gpu_members.body(hold, context, report, members)
+    if run.worker and body["verdict"] == GOOD:
+        return _with_worker(body, hold, context, report, progress)
+    return Made((body,))
+
+
+def _with_worker(
+    body: dict[str, object],
+    hold: OpenHold,
+    context: Context,
+    report: GpuReport,
+    progress: Progress,
+) -> Made:
+    """Add the receipt of a solo worker; that of the gates stands whatever becomes of it."""
+    try:
+        return Made((body, whole_receipt.record(hold, context, report, progress)))
+    except UncleanError:
+        raise
+    except Pp4Error as error:
+        return Made((body,), error.refusal)

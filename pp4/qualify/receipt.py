@@ -22,10 +22,13 @@ from pp4.qualify.pair_qualify import VERDICT_EXIT, ArmResult, verdict
 from pp4.receipts.build import build
 from pp4.receipts.canonical import parse
 from pp4.receipts.digests import Source, installed_source, sha256_hex
+from pp4.receipts.hardware_checks import PAIR_KERNEL, SOLO_KERNEL, WORKER_PAIR
 from pp4.receipts.private import opened
 from pp4.receipts.store import write_new
+from pp4.wire.facts import Primed
 
 DEFINITION = "dyadic24-floor-first-v1"
+WORKER_GATE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class Outcome:
         exit: exit code of the command.
         receipt: the receipt's tree.
         differences: what a physical run does differently; empty for one.
+        more: further receipts of the same run.
     """
 
     verdict: str
@@ -45,6 +49,7 @@ class Outcome:
     exit: Exit
     receipt: Mapping[str, object]
     differences: tuple[str, ...] = ()
+    more: tuple[Path, ...] = ()
 
 
 def require_packages(command: str) -> None:
@@ -148,22 +153,56 @@ def _arm(result: ArmResult) -> dict[str, object]:
     }
 
 
+def kernel_row(name: str, one: Primed) -> dict[str, object]:
+    """One kernel as receipts have it."""
+    return {
+        "name": name,
+        "rank": one.rank,
+        "target": one.target,
+        "ptx_sha256": one.ptx_sha256,
+        "cubin_sha256": one.cubin_sha256,
+    }
+
+
 def _kernels(context: Context, names: Collection[str] | None) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = [
-        {
-            "name": f"sampled_fused.{name}",
-            "rank": one.rank,
-            "target": one.target,
-            "ptx_sha256": one.ptx_sha256,
-            "cubin_sha256": one.cubin_sha256,
-        }
-        for name, ones in (("pair", context.record.primed), ("solo", context.record.solo))
-        for one in ones
-    ]
+    whole = context.record.whole
+    loaded = {
+        PAIR_KERNEL: context.record.primed,
+        SOLO_KERNEL: context.record.solo,
+        WORKER_PAIR: () if whole is None else whole.served.kernels,
+    }
+    rows = [kernel_row(name, one) for name, ones in loaded.items() for one in ones]
     if context.settings.solo:
         # two processes ran on one device, and a receipt of it has one rank
         rows = [row for row in rows if row["rank"] == 0]
     return [row for row in rows if names is None or row["name"] in names]
+
+
+def _settings(context: Context, gates: Sequence[Gate]) -> dict[str, object]:
+    """Every number of the run; those of a worker where one was run."""
+    facts = context.settings.as_facts()
+    if any(gate.number == WORKER_GATE for gate in gates):
+        facts |= {f"worker_{name}": fact for name, fact in context.whole.as_facts().items()}
+    plain = {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items()}
+    return {**plain, **context.record.versions}
+
+
+def hold_of(hold: OpenHold) -> dict[str, object]:
+    """The HOLD as receipts have it, with its journal as far as it is written."""
+    return {
+        "id": hold.hold_id,
+        "fence": str(hold.fence),
+        "nonce": sha256_hex(hold.nonce.encode()),
+        "boot_id": None,
+        "transport": hold.transport,
+        "journal_head": hold.journal.head,
+        "exclusion": hold.exclusion,
+    }
+
+
+def private_of_host() -> dict[str, object]:
+    """Leaves of ``private`` that name this host."""
+    return dict(opened({"host.name": socket.gethostname(), "host.boot_id": boot_id()}))
 
 
 def members(
@@ -187,27 +226,13 @@ def members(
     return {
         "verdict": verdict(results, good),
         "definition": {"id": DEFINITION, "sha256": context.record.definition},
-        "hold": {
-            "id": hold.hold_id,
-            "fence": str(hold.fence),
-            "nonce": sha256_hex(hold.nonce.encode()),
-            "boot_id": None,
-            "transport": hold.transport,
-            "journal_head": hold.journal.head,
-            "exclusion": hold.exclusion,
-        },
-        "settings": {
-            **{
-                name: list(fact) if isinstance(fact, tuple) else fact
-                for name, fact in context.settings.as_facts().items()
-            },
-            **context.record.versions,
-        },
+        "hold": hold_of(hold),
+        "settings": _settings(context, gates),
         "gates": _gates(results, gates),
         "kernels": _kernels(context, kernels),
         "libraries": [library.model_dump() for library in context.record.libraries],
         "journal": [dict(line) for line in hold.journal.lines],
-        "private": opened({"host.name": socket.gethostname(), "host.boot_id": boot_id()}),
+        "private": private_of_host(),
     }
 
 

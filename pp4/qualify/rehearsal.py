@@ -12,7 +12,7 @@ from pp4.hold.open import OpenHold
 from pp4.hold.rehearsal import open_rehearsal
 from pp4.qualify import receipt
 from pp4.qualify.context import Context
-from pp4.qualify.gates import KERNELS
+from pp4.qualify.gates import REHEARSED
 from pp4.qualify.pair_qualify import pair_qualify
 from pp4.qualify.progress import Progress
 from pp4.qualify.receipt import Outcome
@@ -29,7 +29,7 @@ LIMITS = (
     "Shared memory of one machine stands in for peer memory; x86 keeps stores in order.",
     "Compiled code was read, not run; budgets in nanoseconds were not exercised.",
     "The interpreter compiles nothing at a launch: that no launch compiles was not exercised.",
-    "Gate 6 (whole-worker identity) was not run: scope kernels.",
+    "Gate 6 compared two workers of this run with each other, and none with an archive.",
     "Not established: GB10, grammar and parser, live throughput.",
 )
 
@@ -59,29 +59,29 @@ def admission(source: Source) -> Admission:
 def run_gates(
     hold: OpenHold, progress: Progress, settings: Settings = REHEARSAL, command: str = COMMAND
 ) -> dict[str, object]:
-    """Rehearse every gate of scope ``kernels`` inside a HOLD; -> members of the receipt.
+    """Rehearse every gate of scope ``full`` inside a HOLD; -> members of the receipt.
 
     Raises:
         WrongError: no rank ever answered.
         UncleanError: something may still run.
     """
     context = Context(hold, settings)
-    results = pair_qualify(context, KERNELS, progress)
+    results = pair_qualify(context, REHEARSED, progress)
     receipt.require_answer(context, results, command)
     return {
         "kind": "rehearsal",
-        "scope": "kernels",
+        "scope": "full",
         "hardware_executed": False,
         "limits": list(LIMITS),
         "gpus": [],
-        **receipt.members(hold, context, results, KERNELS, "rehearsed"),
+        **receipt.members(hold, context, results, REHEARSED, "rehearsed"),
     }
 
 
 def rehearse(
     out: Path, progress: Progress, *, clock: Clock | None = None, settings: Settings = REHEARSAL
 ) -> Outcome:
-    """Run every gate of scope ``kernels`` on this machine's CPU and store a receipt.
+    """Run every gate of scope ``full`` on this machine's CPU and store a receipt.
 
     Args:
         out: directory of the receipt; made if it is not there.

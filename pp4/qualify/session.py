@@ -9,7 +9,7 @@ from typing import Any
 from pp4.config import INTERPRETED, ON_GPUS
 from pp4.errors import Code, WrongError
 from pp4.hold.open import OpenHold
-from pp4.wire import Reply, Request
+from pp4.qualify.asking import Asker
 from pp4.wire.facts import (
     Case,
     Exchange,
@@ -25,7 +25,6 @@ from pp4.wire.facts import (
 
 PRODUCT = "pp4.worker.owner"
 CARELESS = "pp4.worker.controls"
-_SLACK_S = 10.0
 
 
 class Session:
@@ -49,7 +48,6 @@ class Session:
         solo: bool = False,
     ) -> None:
         self._hold, self._label = hold, label
-        self._sequence = 0
         self._running = False
         self._pairs = 0
         self._primed: tuple[Shape, tuple[str, ...]] | None = None
@@ -61,6 +59,7 @@ class Session:
             environment=ON_GPUS if hold.gpus else INTERPRETED,
             label=label,
         )
+        self._asker = Asker(hold, self._channel)
 
     def ask(self, verb: str, *, limit_s: float = 60.0, **arguments: Any) -> dict[str, Any]:
         """Ask the owner one verb.
@@ -69,20 +68,7 @@ class Session:
             WrongError: it refused, or it died.
             TimedOutError: it did not answer in time.
         """
-        return self._answer(verb, arguments, limit_s)
-
-    def _answer(self, verb: str, arguments: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        self._sequence += 1
-        deadline = self._hold.within(limit_s + _SLACK_S)
-        request = Request(sequence=self._sequence, verb=verb, arguments=arguments)
-        self._channel.send(request, deadline)
-        while True:
-            message = self._channel.receive(deadline)
-            if isinstance(message, Reply) and message.sequence == self._sequence:
-                break
-        if message.facts is None:
-            raise WrongError(refusal_of(message.refusal))
-        return message.facts
+        return self._asker.ask(verb, arguments, limit_s)
 
     def refusal(self, verb: str, **arguments: Any) -> Code | None:
         """Ask a verb that should be refused; -> the code, None where it went through."""
@@ -151,7 +137,7 @@ class Session:
         """Ask both ranks past the owner's rules; -> what each answered, facts or refusal."""
         arguments = [first, first if second is None else second]
         asked = {"verb_of_rank": verb, "arguments": arguments, "limit_s": limit_s}
-        ranks = self._answer("both", asked, limit_s)["ranks"]
+        ranks = self._asker.ask("both", asked, limit_s)["ranks"]
         return ranks[0], ranks[1]
 
     def one(
@@ -159,7 +145,7 @@ class Session:
     ) -> dict[str, Any]:
         """Ask one rank alone past the owner's rules; -> its answer, facts or refusal."""
         asked = {"rank": rank, "verb_of_rank": verb, "arguments": arguments, "limit_s": limit_s}
-        return self._answer("one", asked, limit_s)
+        return self._asker.ask("one", asked, limit_s)
 
     def block(
         self, case: Case, launches: tuple[Launch, Launch] | None = None, **how: Any

@@ -47,7 +47,7 @@ __all__ = [
 
 KEPT: Final = "receipts"
 """Where runs leave their receipts below the directory of state."""
-_AGAIN: Final = "pp4 pair-qualify --hold local"
+_AGAIN: Final = "pp4 pair-qualify --hold local --scope full"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class Wanted:
         evidence: (role, bytes) of receipts that the run has to match, beside the HOLD file's.
         gpu: UUID, its beginning, or index of the one GPU of ``solo``; the first where None.
         soak_minutes: how long exchanges are repeated after the gates.
+        checkpoint: directory of a drafter on the host, for a worker; one is made up where None.
     """
 
     work: Work
@@ -40,14 +41,15 @@ class Wanted:
     evidence: Sequence[tuple[str, bytes]] = ()
     gpu: str | None = None
     soak_minutes: int = 0
+    checkpoint: str | None = None
 
     @property
     def command(self) -> str:
         """The command as somebody gave it, for refusals."""
         if self.work == "solo":
             return f"pp4 solo-qualify{self.option}"
-        device = " --dry-run-device" if self.work == "rehearsal" else ""
-        return f"pp4 pair-qualify --hold {LOCAL if self.named == LOCAL else 'FILE'}{device}"
+        more = {"rehearsal": " --dry-run-device", "full": " --scope full"}.get(self.work, "")
+        return f"pp4 pair-qualify --hold {LOCAL if self.named == LOCAL else 'FILE'}{more}"
 
     @property
     def option(self) -> str:
@@ -120,6 +122,7 @@ def choose(
         command=wanted.command,
         evidence=evidence,
         soak_minutes=wanted.soak_minutes,
+        checkpoint=wanted.checkpoint,
     )
     return Chosen(gpus, admitted, evidence, report, told)
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pp4.errors import Code
 from pp4.receipts.checks import Check, compare, require, skipped
 from pp4.receipts.envelope import RedactedLeaf, Reference
-from pp4.receipts.gates import Hold
+from pp4.receipts.gates import Hold, Qualification
 from pp4.receipts.models import KINDS
 from pp4.receipts.report import FileReport
+from pp4.receipts.runs import WholeWorker
 
 
 def kind_check(files: Sequence[FileReport], kind: str | None) -> list[Check]:
@@ -90,7 +91,20 @@ def _resolved(file: FileReport, reference: Reference, target: FileReport) -> lis
     mine, theirs = _hold(file), _hold(target)
     if mine is not None and theirs is not None:
         checks += _windows(reference, mine, theirs)
+    checks += _workers(file, target)
     return [check.of(file.file) for check in checks]
+
+
+def _workers(file: FileReport, target: FileReport) -> list[Check]:
+    """Check that a pair's worker and the one that it was held to had the same to do."""
+    mine, theirs = file.receipt, target.receipt
+    if not (isinstance(mine, Qualification) and isinstance(theirs, WholeWorker)):
+        return []
+    if mine.checkpoint_sha256 is None:
+        return []
+    wanted = (theirs.checkpoint_sha256, theirs.input_set_sha256)
+    found = (mine.checkpoint_sha256, mine.input_set_sha256)
+    return [compare("same-worker", Code.EVIDENCE_MISMATCH, wanted, found)]
 
 
 def _hold(file: FileReport) -> Hold | None:

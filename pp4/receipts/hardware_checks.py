@@ -17,11 +17,15 @@ from pp4.receipts.plan_checks import floor_check
 
 PAIR_KERNEL: Final = "sampled_fused.pair"
 SOLO_KERNEL: Final = "sampled_fused.solo"
+WORKER_PAIR: Final = "sampled_fused.pair.worker"
+"""The kernel that a pair's worker loads: the same source, in the shape of a checkpoint."""
+WORKER_SOLO: Final = "sampled_fused.solo.worker"
 KERNELS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "qualification": (PAIR_KERNEL, SOLO_KERNEL),
     "solo": (SOLO_KERNEL,),
 }
-"""Kind to the names of the kernels that its gates launch, on each of its ranks."""
+"""Kind to the names of the kernels that its gates launch, on each of its ranks; in scope ``full`` a
+worker launches another."""
 BOOT_LEAF: Final = "host.boot_id"
 """Where ``private`` holds the boot id, if the HOLD does not state it openly."""
 _LIBRARIES: Final = {"the driver's": "libcuda.so", "the CUDA runtime's": "libcudart"}
@@ -117,13 +121,14 @@ def _kernels(receipt: Physical, ranks: list[int]) -> list[Check]:
         for kernel in receipt.kernels
         if kernel.ptx_sha256 is None or kernel.cubin_sha256 is None
     ]
-    compiled: dict[str, set[int]] = {name: set() for name in KERNELS_OF[receipt.kind]}
+    wanted = KERNELS_OF[receipt.kind] + ((WORKER_PAIR,) if receipt.scope == "full" else ())
+    compiled: dict[str, set[int]] = {name: set() for name in wanted}
     for kernel in receipt.kernels:
         compiled.setdefault(kernel.name, set()).add(kernel.rank)
     odd = [
         f"{name} on {sorted(found)}" for name, found in compiled.items() if sorted(found) != ranks
     ]
-    expected = f"{', '.join(KERNELS_OF[receipt.kind])} and any other on ranks {ranks}"
+    expected = f"{', '.join(wanted)} and any other on ranks {ranks}"
     return [
         compare("kernel-digests", Code.CROSS_CHECK, [], bare),
         require("kernel-ranks", Code.CROSS_CHECK, not odd, expected, "; ".join(odd) or expected),

@@ -10,11 +10,12 @@ from typing import Final
 
 from pp4.errors import Code
 from pp4.receipts.checks import Check, require
-from pp4.receipts.gates import GateBody
+from pp4.receipts.gates import GateBody, Qualification, Solo
 from pp4.receipts.plan import HARDWARE, PLAN, RECORDED, SOLO_PLAN, PlannedGate
 
 __all__ = [
     "FLOORS",
+    "FULL_FLOORS",
     "FULL_PLAN",
     "HARDWARE",
     "PLAN",
@@ -22,6 +23,7 @@ __all__ = [
     "SOLO_PLAN",
     "PlannedGate",
     "floor_check",
+    "floors_of",
     "plan_checks",
     "plan_of",
 ]
@@ -30,8 +32,8 @@ FULL_PLAN: Final[Mapping[int, PlannedGate]] = {
     6: PlannedGate(
         "whole-worker identity",
         {
-            "digests-equal-solo": "pass",
-            "flipped-archive-byte": "caught(DIGEST_MISMATCH)",
+            "worker-equals-archive": "pass",
+            "flipped-archive-byte": "caught(OUTPUT_MISMATCH)",
             "other-gpu-model": "caught(SUBJECT_MISMATCH)",
         },
     ),
@@ -51,6 +53,16 @@ FLOORS: Final[Mapping[str, Mapping[str, int]]] = {
 }
 """Kind to arm to the fewest repetitions under a good verdict.  A rehearsal has none: on a CPU a few
 show that the machinery works, and nothing else is claimed."""
+
+
+FULL_FLOORS: Final[Mapping[str, int]] = {"gate-6/worker-equals-archive": 54}
+"""What the scope ``full`` adds: the blocks of the whole set of frozen inputs."""
+
+
+def floors_of(kind: str, scope: str) -> dict[str, int]:
+    """Return arm to the fewest repetitions under a good verdict; none for a rehearsal."""
+    floors = dict(FLOORS.get(kind, {}))
+    return {**floors, **FULL_FLOORS} if floors and scope == "full" else floors
 
 
 def plan_of(kind: str, scope: str) -> dict[int, PlannedGate]:
@@ -80,7 +92,7 @@ def plan_checks(receipt: GateBody, kind: str, scope: str) -> list[Check]:
     return [_gating(receipt), _arms_required(receipt, plan_of(kind, scope))]
 
 
-def floor_check(receipt: GateBody, kind: str) -> Check:
+def floor_check(receipt: Qualification | Solo, kind: str) -> Check:
     """Return the check that the arms which count, counted far enough.
 
     Args:
@@ -92,12 +104,13 @@ def floor_check(receipt: GateBody, kind: str) -> Check:
         for gate in receipt.gates
         for arm in gate.arms
     }
+    floors = floors_of(kind, receipt.scope)
     short = [
         f"{name} {counts.get(name, 'none')} of {least}"
-        for name, least in FLOORS[kind].items()
+        for name, least in floors.items()
         if counts.get(name, 0) < least
     ]
-    expected = ", ".join(f"{name} {least}" for name, least in FLOORS[kind].items())
+    expected = ", ".join(f"{name} {least}" for name, least in floors.items())
     return require(
         "repetitions",
         Code.GATE_NOT_RUN,

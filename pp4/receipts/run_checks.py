@@ -8,7 +8,7 @@ from typing import Final
 
 from pp4.errors import Code, Exit
 from pp4.receipts.checks import Check, compare, require
-from pp4.receipts.digests import tree_digest
+from pp4.receipts.digests import sha256_hex, tree_digest
 from pp4.receipts.gate_checks import gate_checks, journal_checks
 from pp4.receipts.gates import Gpu, Qualification, Rehearsal, Solo
 from pp4.receipts.models import Receipt
@@ -206,6 +206,23 @@ def _whole_worker(receipt: WholeWorker) -> list[Check]:
             "each (batch, depth, n_out) once, sorted",
             f"{len(keys)} outputs",
         ),
+        compare(
+            "output-digests",
+            Code.CROSS_CHECK,
+            [sha256_hex("".join(one.blocks).encode()) for one in receipt.outputs],
+            [one.sha256 for one in receipt.outputs],
+        ),
+        *_asked_for(receipt),
+    ]
+
+
+def _asked_for(receipt: WholeWorker) -> list[Check]:
+    """Hold query block and depth at the top to the outputs that they are about."""
+    block = sorted({one.depth for one in receipt.outputs})
+    least = min(one.n_out for one in receipt.outputs)
+    return [
+        compare("query-block", Code.CROSS_CHECK, block, [receipt.query_block]),
+        compare("n-out", Code.CROSS_CHECK, least, receipt.n_out),
     ]
 
 

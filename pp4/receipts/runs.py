@@ -22,21 +22,30 @@ from pp4.receipts.gates import Definition, Gpu, Hold, Kernel, Library
 
 
 class OutputDigest(Model):
-    """The digest of one reply: ids, q, tokens and error state of a batch."""
+    """What came out for one batch size and depth.
+
+    Each of ``blocks`` is the digest of one block over ids, q, tokens and confidences of all of its
+    rows, and ``sha256`` the one over them, written out one after another.
+    """
 
     batch: Count
     depth: Count
     n_out: Count
+    blocks: tuple[Sha256, ...] = Field(min_length=1)
     sha256: Sha256
 
 
 class WholeWorker(Envelope):
-    """A worker served a fixed set of inputs; what came out, by digest, with the time it took."""
+    """A worker served a fixed set of inputs; what came out, by digest, with the time it took.
+
+    ``n_out`` is the smallest number of positions that was asked for; ``outputs`` has them all.
+    """
 
     kind: Literal["whole_worker"]
     mode: Literal["solo", "physical"]
     verdict: Literal["recorded", "wrong", "timeout", "refused", "unclean"]
     hardware_executed: Literal[True]
+    hold: Hold
     definition: Definition
     query_block: Annotated[int, Field(ge=1, le=64)]
     n_out: Annotated[int, Field(ge=1, le=64)]

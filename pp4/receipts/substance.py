@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from pp4.errors import Code
-from pp4.receipts.checks import Check, require
+from pp4.receipts.checks import Check, compare, require
 from pp4.receipts.gates import GateBody, Qualification
 
+WORKER_GATE: Final = 6
+WORKER_ARM: Final = "worker-equals-archive"
+"""The arm that runs a worker, and says with what."""
+_INPUTS: Final = ("checkpoint_sha256", "input_set_sha256")
 _REFERENCES: Final = (("identity_reference", "solo"), ("identity_reference", "whole_worker"))
 
 
@@ -90,12 +94,18 @@ def reference_checks(receipt: Qualification) -> list[Check]:
     if receipt.scope == "full":
         held = {(reference.role, reference.kind) for reference in receipt.evidence}
         lacks = [f"{kind} as {role}" for role, kind in _REFERENCES if (role, kind) not in held]
-        lacks += [
-            name
-            for name in ("checkpoint_sha256", "input_set_sha256")
-            if getattr(receipt, name) is None
-        ]
+        lacks += [name for name in _INPUTS if getattr(receipt, name) is None]
         expected = "both identity references, the checkpoint and the input set"
         found = f"without {', '.join(lacks)}" if lacks else expected
         checks.append(require("full-references", Code.CROSS_CHECK, not lacks, expected, found))
+        checks.append(_worker_inputs(receipt))
     return checks
+
+
+def _worker_inputs(receipt: Qualification) -> Check:
+    """What the receipt is about has to be what its worker was run with."""
+    arms = (arm for gate in receipt.gates if gate.gate == WORKER_GATE for arm in gate.arms)
+    facts = next((arm.facts for arm in arms if arm.arm == WORKER_ARM), {})
+    wanted = {name: getattr(receipt, name) for name in _INPUTS}
+    found = {name: facts.get(name) for name in _INPUTS}
+    return compare("worker-inputs", Code.CROSS_CHECK, wanted, found)

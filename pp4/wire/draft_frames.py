@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pp4.errors import Code, Refusal, WrongError
 from pp4.wire.drafts import VERSION, Spoken
+from pp4.wire.frames import wrong_with
 
 MAGIC: Final = b"PP4D"
 MAX_META: Final = 64 << 10
@@ -54,7 +55,7 @@ def head(message: Spoken, body: int = 0) -> bytes:
     if len(meta) > MAX_META or body > MAX_BODY:
         raise _bad(f"{MAX_META} and {MAX_BODY} bytes at most", f"{len(meta)} and {body}")
     if not message.fits(body):
-        raise _bad("a body that fits its message", f"{body} bytes with {message!r}")
+        raise _bad("a body that fits its message", f"{body} bytes with {type(message).__name__}")
     return _HEADER.pack(MAGIC, VERSION, 0, len(meta), body) + meta
 
 
@@ -147,7 +148,10 @@ class Decoder(Generic[S]):
             return
         message = self._read_meta(bytes(memoryview(self._head)[_HEADER.size :]))
         if not message.fits(self._length):
-            raise _bad("a body that fits its message", f"{self._length} bytes with {message!r}")
+            raise _bad(
+                "a body that fits its message",
+                f"{self._length} bytes with {type(message).__name__}",
+            )
         self._message = message
 
     def _read_header(self) -> int:
@@ -169,5 +173,5 @@ class Decoder(Generic[S]):
             message: S = self._messages.validate_json(meta)
             _NO_MEMBER_TWICE.decode(meta.decode())
         except (ValidationError, ValueError, RecursionError) as error:
-            raise _bad("a message of this protocol", str(error)) from error
+            raise _bad("a message of this protocol", wrong_with(error)) from error
         return message

@@ -68,6 +68,15 @@ def _bad(expected: str, found: str) -> WrongError:
     return WrongError(Refusal(Code.BAD_FRAME, "frame", expected, found))
 
 
+def wrong_with(error: Exception) -> str:
+    """What is wrong with an input, which is not shown: a key or a nonce may stand in it."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]
+
+
 def encode(message: Message) -> bytes:
     """Return the frame of a message.
 
@@ -98,7 +107,7 @@ def _parse(body: bytes) -> Message:
         json.dumps(tree, allow_nan=False)
         return _MESSAGE.validate_json(body)
     except (ValidationError, ValueError, RecursionError) as error:
-        raise _bad("a request, an event or a reply", str(error)[:200]) from error
+        raise _bad("a request, an event or a reply", wrong_with(error)[:200]) from error
 
 
 class Decoder:

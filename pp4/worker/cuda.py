@@ -11,6 +11,8 @@ import triton
 from torch._C._distributed_c10d import ProcessGroup, Store
 from triton.runtime.cache import triton_key
 
+from pp4.drafter import fused
+from pp4.drafter.config import DrafterConfig
 from pp4.drafter.heads import Original
 from pp4.drafter.selector import GreedyOutputs, OriginalSelector
 from pp4.drafter.tp_drafter import MakeBlock
@@ -225,9 +227,10 @@ class Cuda:
         """The product's own."""
         return SampledBlock
 
-    def prime_bias(self, rank_dim: int) -> None:
-        """Compile and load it."""
-        bias_rows.prime(rank_dim, self.where)
+    def prime_drafter(self, config: DrafterConfig) -> None:
+        """Compile and load the bias rows' kernel and the backbone's."""
+        bias_rows.prime(config.markov_rank, self.where)
+        fused.prime(config, self.where)
 
     def pin(self, memory: torch.Tensor) -> None:
         """Register the pages with the driver."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
+from pp4.drafter.config import DrafterConfig
 from pp4.drafter.heads import Original
 from pp4.drafter.selector import OriginalSelector
 from pp4.drafter.tp_drafter import MakeBlock
@@ -100,8 +101,8 @@ class Device(Protocol):
     def make_block(self) -> MakeBlock:
         """Makes buffers and launches of a shape of the sampled path."""
 
-    def prime_bias(self, rank_dim: int) -> None:
-        """Compile and load the kernel that makes bias rows, where there is one."""
+    def prime_drafter(self, config: DrafterConfig) -> None:
+        """Compile and load what a drafter launches besides the kernel of the sampled path."""
 
     def pin(self, memory: torch.Tensor) -> None:
         """Let this device copy from and to the host's memory directly, for as long as it runs."""

@@ -55,10 +55,10 @@ def require_time(granted: Granted, clock: Clock) -> None:
 
 
 def require_registered(granted: Granted, source_digest: str) -> None:
-    """Refuse a grant that its host does not know, or whose HOLD is closing or closed.
+    """Refuse a grant that its host does not know, or whose HOLD is closing, closed or abandoned.
 
-    What the host wrote down is read, no lock is looked at: whoever started this worker is a step
-    of the HOLD and ends it with the HOLD.
+    What the host wrote down is read, no lock is looked at: the supervisor that has them is looked
+    for, and ends this worker, a step's, with the HOLD.
 
     Args:
         granted: what was handed over.
@@ -92,6 +92,23 @@ def require_registered(granted: Granted, source_digest: str) -> None:
     if unlike:
         found = f"another {', another '.join(unlike)}"
         _refuse(Code.UNKNOWN_HOLD, where, f"what {shown(str(path))} says", found)
+    holder = written.get("coordinator")
+    holder = holder if isinstance(holder, dict) else {}
+    if not _runs(holder.get("pid"), holder.get("start_token")):
+        # the kernel has let go of its locks: the GPUs may be somebody else's by now
+        found = f"none under process id {shown(holder.get('pid'), 40)}"
+        _refuse(Code.UNKNOWN_HOLD, where, "the supervisor that holds its locks", found)
+
+
+def _runs(pid: object, start_token: object) -> bool:
+    """Whether the very process runs that had this start token; a zombie holds nothing."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (OSError, ValueError):
+        return False
+    # the name in parentheses may hold any bytes; the state is field 3, the token field 22
+    state, *fields = stat.rpartition(b")")[2].split()
+    return state not in (b"Z", b"X") and fields[18].decode() == start_token
 
 
 def _refuse(code: Code, where: str, expected: str, found: str) -> NoReturn:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from pp4.drafter.config import DrafterConfig
 from pp4.drafter.heads import Original
 from pp4.drafter.selector import OriginalSelector
 from pp4.drafter.tp_drafter import MakeBlock
@@ -91,8 +92,8 @@ class Interpreted:
         """The product's own."""
         return SampledBlock
 
-    def prime_bias(self, rank_dim: int) -> None:
-        """There is none on a CPU."""
+    def prime_drafter(self, config: DrafterConfig) -> None:
+        """On a CPU it launches no other kernels."""
 
     def pin(self, memory: torch.Tensor) -> None:
         """There is no other memory to copy to."""

@@ -40,6 +40,8 @@ class Life:
         log: takes events.
         notifier: the way to the service manager.
         memory: what the GPUs had in use before the ranks.
+        orders: of a HOLD's step, None for a worker on its own.
+        first: the order that has started it; answered once clients are served.
     """
 
     def __init__(
@@ -51,6 +53,8 @@ class Life:
         log: EventLog,
         notifier: Notifier,
         memory: Memory,
+        orders: Orders | None,
+        first: Request | None,
     ) -> None:
         self._serve, self._drafting, self._permission = serve, drafting, permission
         self._log, self._notifier, self._memory = log, notifier, memory
@@ -60,16 +64,13 @@ class Life:
             limits=Limits(largest_body=FEATURE_BYTES),
             log=lambda event, fields: log(event.replace(" ", "_"), **fields),
         )
-        self._stop: asyncio.Future[Exit] | None = None
-        self._orders: Orders | None = None
-        self._torn_down: dict[str, Any] | None = None
+        self._orders, self._first = orders, first
+        self._answering: set[asyncio.Task[None]] = set()
+        self._over, self._exit = asyncio.Event(), Exit.DONE
+        self._burial: asyncio.Task[dict[str, Any]] | None = None
 
-    async def run(self, orders: Orders | None, first: Request | None) -> Exit:
+    async def run(self) -> Exit:
         """Live, until somebody ends it.
-
-        Args:
-            orders: of a HOLD's step, None for a worker on its own.
-            first: the order that has started it; answered once clients are served.
 
         Returns:
             How it ended: ``DONE``, or by which signal, or ``WRONG`` where the ranks failed.
@@ -78,12 +79,11 @@ class Life:
             Pp4Error: it never came to serve; everything is torn down then.
             UncleanError: ``SURVIVOR``, a rank is not proven dead.
         """
-        self._stop, self._orders = asyncio.get_running_loop().create_future(), orders
         with self._signals(), ExitStack() as stack:
             self._server.start()
             try:
-                ended = await self._started(orders, first, stack)
-                return await self._until_the_end(orders) if ended is None else ended
+                await self._start(stack)
+                return await self._until_the_end()
             finally:
                 # what follows takes its time, and another signal must not cut it short
                 await asyncio.shield(self._end())
@@ -92,43 +92,41 @@ class Life:
     def _signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         for number, exit_code in _SIGNALS.items():
-            loop.add_signal_handler(number, self._finish, exit_code)
+            loop.add_signal_handler(number, self._finish, exit_code, number.name)
         yield
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
 
-    def _finish(self, exit_code: Exit) -> None:
-        if self._stop is not None and not self._stop.done():
-            self._stop.set_result(exit_code)
+    def _finish(self, exit_code: Exit, why: str) -> None:
+        if not self._over.is_set():
+            self._log("ending", why=why)
+            self._exit = exit_code
+            self._over.set()
 
     # -- the start --------------------------------------------------------------------------
 
-    async def _started(
-        self, orders: Orders | None, first: Request | None, stack: ExitStack
-    ) -> Exit | None:
-        """Come to serve; -> how it ended, where that was asked for meanwhile."""
-        if self._stop is None:
-            raise TypeError("a start belongs to a run")
-        if orders is not None:
-            asyncio.get_running_loop().add_reader(orders, self._hear)
+    async def _start(self, stack: ExitStack) -> None:
+        """Come to serve, unless the end is asked for meanwhile."""
+        if self._orders is not None:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(self._orders, self._hear)
+            # what came together with the first order makes nothing readable any more
+            loop.call_soon(self._hear)
         start = asyncio.create_task(self._come_up(stack))
+        awaited: list[asyncio.Task[Any]] = [start, asyncio.create_task(self._over.wait())]
         try:
-            awaited: list[asyncio.Future[Any]] = [start, self._stop]
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            if not start.done():
-                return self._stop.result()
-            facts = await start
+            if start.done():
+                facts = await start
+                if self._orders is not None and self._first is not None:
+                    self._orders.answer(self._first, facts)
         except Pp4Error as error:
             self._server.fail(error)
-            if orders is not None and first is not None:
-                orders.answer(first, error.refusal)
             raise
         finally:
-            start.cancel()
-            await asyncio.gather(start, return_exceptions=True)
-        if orders is not None and first is not None:
-            orders.answer(first, facts)
-        return None
+            for task in awaited:
+                task.cancel()
+            await asyncio.gather(*awaited, return_exceptions=True)
 
     async def _come_up(self, stack: ExitStack) -> dict[str, object]:
         """Prime, judge what was loaded, record, serve; -> what a HOLD's step is told."""
@@ -197,36 +195,32 @@ class Life:
 
     # -- serving ----------------------------------------------------------------------------
 
-    async def _until_the_end(self, orders: Orders | None) -> Exit:
+    async def _until_the_end(self) -> Exit:
         """Serve until somebody ends it, the HOLD is over, or, where asked for, the ranks fail."""
-        if self._stop is None:
-            raise TypeError("an end belongs to a run")
-        healthy = asyncio.create_task(self._notifier.keep_alive(lambda: self._server.error is None))
-        telling = asyncio.create_task(tell_figures(self._log, self._figures, _FIGURES_S))
-        failing = asyncio.create_task(self._failing())
+        tasks = [
+            asyncio.create_task(self._notifier.keep_alive(lambda: self._server.error is None)),
+            asyncio.create_task(tell_figures(self._log, self._figures, _FIGURES_S)),
+            asyncio.create_task(self._failing()),
+        ]
         deadline = self._permission.deadline
-        waited: list[asyncio.Future[Any]] = [self._stop]
-        waited += [failing] if self._serve.exit_when_failed else []
         try:
-            while not (self._stop.done() or (self._serve.exit_when_failed and failing.done())):
-                left_s = None if deadline is None else deadline.remaining_s()
-                await asyncio.wait(waited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-                if deadline is not None and deadline.expired():
-                    self._log("hold_over")
-                    self._finish(Exit.DONE)
+            async with asyncio.timeout(None if deadline is None else deadline.remaining_s()):
+                await self._over.wait()
+        except TimeoutError:
+            self._finish(Exit.DONE, "the HOLD is over")
         finally:
-            tasks = (healthy, telling, failing)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        failed = self._server.error is not None
-        return Exit.WRONG if failed else self._stop.result()
+        return Exit.WRONG if self._server.has_failed else self._exit
 
     async def _failing(self) -> None:
         """Once the ranks have failed, end what is left of them: nothing of theirs is used again."""
         error = await self._server.failed()
         self._notifier.status(f"failed: {error.refusal.code}")
         await self._bury()
+        if self._serve.exit_when_failed:
+            self._finish(Exit.WRONG, "the ranks have failed")
 
     # -- orders -----------------------------------------------------------------------------
 
@@ -241,10 +235,12 @@ class Life:
             orders, goes_on = [], False
         for order in orders:
             # kept until it is done, or nobody holds it
-            self._answering = asyncio.create_task(self._obey(self._orders, order))
+            task = asyncio.create_task(self._obey(self._orders, order))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
         if not goes_on:
             asyncio.get_running_loop().remove_reader(self._orders)
-            self._finish(Exit.DONE)
+            self._finish(Exit.DONE, "the input has ended")
 
     async def _obey(self, orders: Orders, order: Request) -> None:
         try:
@@ -253,7 +249,7 @@ class Life:
             elif order.verb == "teardown":
                 await self._server.stop(self._serve.limits.stop_s)
                 orders.answer(order, await self._bury())
-                self._finish(Exit.DONE)
+                self._finish(Exit.DONE, "an order")
             else:
                 expected = "settle or teardown"
                 refusal = Refusal(Code.BAD_FRAME, "standard input", expected, order.verb)
@@ -292,12 +288,16 @@ class Life:
             )
 
     async def _bury(self) -> dict[str, Any]:
-        """End the ranks, once; -> what is proven of it."""
-        if self._torn_down is None:
-            # it waits for the kernel, and clients of a failed worker are answered meanwhile
-            facts = await self._drafting.teardown()
-            left = Deadline.after(self._drafting.clock, self._serve.limits.stop_s)
-            memory = await asyncio.to_thread(self._memory.gone, left)
-            self._torn_down = facts
-            self._log("torn_down", **facts, **memory)
-        return self._torn_down
+        """End the ranks, once, whoever asks for it; -> what is proven of it."""
+        if self._burial is None:
+            self._burial = asyncio.create_task(self._buried())
+        # whoever gives up waiting must not leave it half done
+        return await asyncio.shield(self._burial)
+
+    async def _buried(self) -> dict[str, Any]:
+        facts = await self._drafting.teardown()
+        left = Deadline.after(self._drafting.clock, self._serve.limits.stop_s)
+        # it waits for the driver, and clients of a failed worker are answered meanwhile
+        memory = await asyncio.to_thread(self._memory.gone, left)
+        self._log("torn_down", **facts, **memory)
+        return facts

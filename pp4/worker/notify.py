@@ -1,6 +1,7 @@
 """Tells a service manager how a worker is, by the protocol of ``sd_notify(3)``.
 
-A manager that cannot be reached is no reason to stop: it is logged once, and the work goes on.
+A manager that cannot be reached is no reason to stop: it is logged once, and the work goes on.  It
+is tried again with the next word, since a watchdog ends whoever has fallen silent.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Notifier:
 
     def __init__(self, service: Service, complain: Callable[..., None]) -> None:
         self._service, self._complain = service, complain
-        self._lost = False
+        self._complained = False
 
     def ready(self, status: str) -> None:
         """Say that requests are answered from now on."""
@@ -60,7 +61,7 @@ class Notifier:
 
     def _send(self, *lines: str) -> None:
         where = self._service.socket
-        if where is None or self._lost:
+        if where is None:
             return
         try:
             if where[0] not in "/@":
@@ -75,8 +76,9 @@ class Notifier:
             # it is there and busy; the next word says more than this one
             return
         except OSError as error:
-            self._lost = True
-            self._complain("notify_failed", found=error.strerror or str(error))
+            if not self._complained:
+                self._complain("notify_failed", found=error.strerror or str(error))
+            self._complained = True
 
 
 def _status(text: str) -> str:

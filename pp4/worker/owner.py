@@ -8,7 +8,6 @@ an error the owner is failed, and stays failed until the pair is torn down.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,9 +15,10 @@ from typing import Any, TypeVar
 
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
-from pp4.wire import Decoder, Reply, Request, asks, encode_reply
+from pp4.wire import Reply, Request, asks
 from pp4.wire.facts import Block, Case, Exchange, Grid, Selected, read, refusal_of
 from pp4.wire.frames import Model
+from pp4.worker.answering import answer_requests, reply_to
 from pp4.worker.compiling import Homes
 from pp4.worker.device import Seats
 from pp4.worker.epochs import Epochs, start_epoch
@@ -28,7 +28,6 @@ from pp4.worker.pair_priming import prime_pair
 from pp4.worker.ranks import Pair
 from pp4.worker.release import Release, Rule, both_ranks
 
-_READ = 1 << 16
 _PAIR = Seats()
 _SOLO = "--solo"
 _ASK_S = 60.0
@@ -80,19 +79,7 @@ class Owner:
 
     def answer(self, request: Request) -> Reply:
         """Answer one request; every failure is a refusal in the reply."""
-        try:
-            verb = self._verbs.get(request.verb)
-            if verb is None:
-                raise RefusedError(
-                    Refusal(Code.BAD_FRAME, "owner", f"one of {sorted(self._verbs)}", request.verb)
-                )
-            return Reply(sequence=request.sequence, facts=verb(request.arguments))
-        except Pp4Error as error:
-            return Reply(sequence=request.sequence, refusal=error.refusal.as_dict())
-        except Exception as error:
-            found = f"{type(error).__name__}: {error}"[:500]
-            refusal = Refusal(Code.INTERNAL, f"owner, {request.verb}", "facts", found)
-            return Reply(sequence=request.sequence, refusal=refusal.as_dict())
+        return reply_to(request, self._verbs, "owner")
 
     # -- life and death ---------------------------------------------------------------------
 
@@ -337,14 +324,8 @@ def _with(model: type[M], verb: Callable[[M], Facts]) -> Callable[[Facts], Facts
 
 def serve(owner: Owner) -> None:
     """Answer requests on the standard streams until they end, then leave no rank behind."""
-    decoder = Decoder()
     try:
-        while data := os.read(0, _READ):
-            for message in decoder.feed(data):
-                if isinstance(message, Request):
-                    rest = memoryview(encode_reply(owner.answer(message)))
-                    while rest:
-                        rest = rest[os.write(1, rest) :]
+        answer_requests(owner.answer)
     finally:
         owner.close()
 

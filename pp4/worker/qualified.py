@@ -89,9 +89,9 @@ def require_gpus(receipt: Qualification, gpus: Sequence[str], here: Sequence[Mac
             _refuse(Code.SUBJECT_MISMATCH, f"{WHERE}, {what}", f"{uuid} on this machine", found)
         _require_same(f"{what}, model", bound.name, known[uuid].name)
         _require_same(f"{what}, driver", bound.driver, known[uuid].driver)
-        firmware, here_too = bound.facts.get("vbios", UNTOLD), known[uuid].vbios or UNTOLD
-        if UNTOLD not in (firmware, here_too):
-            _require_same(f"{what}, firmware", str(firmware), here_too)
+        firmware = bound.facts.get("vbios", UNTOLD)
+        if firmware != UNTOLD:
+            _require_same(f"{what}, firmware", str(firmware), known[uuid].vbios or UNTOLD)
 
 
 def require_loaded(receipt: Qualification, loaded: Loaded) -> None:

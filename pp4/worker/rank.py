@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -273,8 +274,11 @@ def become_rank(
     sink: int,
     owner: int,
 ) -> NoReturn:
-    """Turn this forked process into a rank; it ends with its owner."""
+    """Turn this forked process into a rank; it ends with its owner and by no politer signal."""
     end_with(owner)
+    # a terminal tells them to everybody, and what becomes of a block is for the owner to say
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
     status = 1
     try:

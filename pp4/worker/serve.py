@@ -13,10 +13,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from pp4.config import sampled_switch, service
 from pp4.drafter.checkpoint.survey import survey
+from pp4.drafter.config import DrafterConfig
 from pp4.errors import Exit, Pp4Error
 from pp4.wire import Request
 from pp4.wire.holds import Granted
@@ -71,6 +73,18 @@ def _home(serve: Serve) -> Iterator[Homes]:
 
 
 @contextlib.contextmanager
+def _forked(
+    homes: Homes, seats: Seats, setup: Setup, config: DrafterConfig
+) -> Iterator[PairDrafting]:
+    """Two ranks, of which none is left whatever happens."""
+    drafting = PairDrafting(homes, seats, setup, config)
+    try:
+        yield drafting
+    finally:
+        drafting.pair.bury()
+
+
+@contextlib.contextmanager
 def _listening(serve: Serve) -> Iterator[list[Listener]]:
     listeners = [listen_unix(Path(serve.socket))]
     try:
@@ -107,7 +121,6 @@ def run(serve: Serve, log: EventLog) -> Exit:
         return _live(serve, setup, permission, log, orders, first)
     except Pp4Error as error:
         if orders is not None and first is not None:
-            # answered twice at worst; whoever asked looks at the first one
             orders.answer(first, error.refusal)
         raise
 
@@ -132,11 +145,14 @@ def _live(
         from pp4.worker import cuda
 
         cuda.preload()
-    with _home(serve) as homes, _listening(serve) as listeners:
-        drafting = PairDrafting(homes, seats, setup, config)
+    with ExitStack() as stack:
+        homes = stack.enter_context(_home(serve))
+        # before anything listens, or the ranks would keep it open and nobody would take it up
+        drafting = stack.enter_context(_forked(homes, seats, setup, config))
+        listeners = stack.enter_context(_listening(serve))
         notifier = Notifier(service(), log.warn)
-        life = Life(serve, drafting, permission, listeners, log, notifier, memory)
-        return asyncio.run(life.run(orders, first))
+        life = Life(serve, drafting, permission, listeners, log, notifier, memory, orders, first)
+        return asyncio.run(life.run())
 
 
 def main(arguments: Sequence[str]) -> int:

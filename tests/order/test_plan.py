@@ -13,17 +13,20 @@ from pp4.errors import Code
 from pp4.explain import PAGES
 from pp4.kernels.controls.registry import MUTANTS
 from pp4.qualify import gates
-from pp4.qualify.gates import KERNELS, PHYSICAL, SOLO
+from pp4.qualify.gates import FULL, KERNELS, PHYSICAL, REHEARSED, SOLO
 from pp4.qualify.pair_qualify import plan
-from pp4.qualify.physical import PAIR_LIMITS, SOLO_LIMITS
+from pp4.qualify.physical import FULL_LIMITS, PAIR_LIMITS, SOLO_LIMITS
 from pp4.qualify.rehearsal import DIFFERENCES, LIMITS
 from pp4.qualify.settings import REHEARSAL, physical
+from pp4.qualify.whole_settings import PHYSICAL as PHYSICAL_WHOLE
 from pp4.receipts.gate_checks import REQUIRED_GATES
-from pp4.receipts.plan_checks import FLOORS, plan_of
+from pp4.receipts.plan_checks import FLOORS, FULL_FLOORS, FULL_PLAN, plan_of
 from pp4.wire.frames import Model
+from pp4.worker.frozen_inputs import PLANS, longest
 
-STEPS = plan(KERNELS)
-TABLES = {"rehearsal": KERNELS, "physical": PHYSICAL, "solo": SOLO}
+STEPS = plan(REHEARSED)
+TABLES = {"rehearsal": REHEARSED, "kernels": PHYSICAL, "full": FULL, "solo": SOLO}
+SETTINGS = ("rehearsal", "kernels", "solo")
 PAIR_OF_GPUS, ONE_GPU = physical(("GPU-a", "GPU-b")), physical(("GPU-a",))
 every_table = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 WORD = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -58,6 +61,7 @@ MUST_PASS = {
         "nan-row",
         "exhausted-epochs",
     },
+    6: {"worker-equals-archive"},
     7: {"settled", "libraries-unchanged"},
 }
 MUST_CATCH = {
@@ -80,6 +84,7 @@ MUST_CATCH = {
     3: {"padded-exchange", "reused-epoch", "input-by-value", "missing-stamp"},
     4: {"swapped-mask", "draw-on-greedy-row"},
     5: {"late-answer", "one-rank-word"},
+    6: {"flipped-archive-byte", "other-gpu-model"},
     7: {"leak"},
 }
 RECORDED = {2: {"missing-barrier-ran", "relaxed-signal-ran"}}
@@ -121,15 +126,25 @@ def test_every_gate_has_the_arms_that_it_is_for():
 
 def test_the_gates_are_those_that_a_receipt_of_this_scope_needs():
     assert tuple(gate.number for gate in KERNELS) == REQUIRED_GATES["kernels"]
-    assert {step.gate for step in STEPS} == set(REQUIRED_GATES["kernels"])
+    for gates_of_full in (FULL, REHEARSED):
+        assert tuple(gate.number for gate in gates_of_full) == REQUIRED_GATES["full"]
+    assert {step.gate for step in STEPS} == set(REQUIRED_GATES["full"])
+
+
+def test_scope_full_is_scope_kernels_and_gate_6_before_anybody_looks_what_is_left():
+    assert [gate for gate in FULL if gate.number != 6] == list(PHYSICAL)
+    assert [gate.number for gate in FULL][-2:] == [6, 7]
+    (gate,) = (gate for gate in FULL if gate.number == 6)
+    arms = {arm.step.arm: arm.step.expected for arm in gate.arms}
+    assert {6: (gate.name, arms)} == {n: (one.name, one.arms) for n, one in FULL_PLAN.items()}
 
 
 def test_the_rehearsal_is_the_physical_run_without_what_only_a_gpu_can_be_asked():
     """The very arms, in their order: whatever else differed would not be rehearsed."""
-    run = [arm for gate in PHYSICAL for arm in gate.arms]
-    assert [arm for gate in KERNELS for arm in gate.arms] == [a for a in run if not a.hardware]
-    assert [(gate.number, gate.name) for gate in KERNELS] == [
-        (gate.number, gate.name) for gate in PHYSICAL
+    run = [arm for gate in FULL for arm in gate.arms]
+    assert [arm for gate in REHEARSED for arm in gate.arms] == [a for a in run if not a.hardware]
+    assert [(gate.number, gate.name) for gate in REHEARSED] == [
+        (gate.number, gate.name) for gate in FULL
     ]
     assert {arm.step.name: arm.step.expected for arm in run if arm.hardware} == HARDWARE
 
@@ -149,6 +164,8 @@ def test_one_gpu_runs_every_arm_that_needs_no_peer():
     ("table", "kind", "scope"),
     [
         (KERNELS, "rehearsal", "kernels"),
+        (REHEARSED, "rehearsal", "full"),
+        (FULL, "qualification", "full"),
         (PHYSICAL, "qualification", "kernels"),
         (SOLO, "solo", "solo"),
     ],
@@ -185,7 +202,7 @@ def test_sentences_are_unique_and_say_something(table):
 
 
 @pytest.mark.parametrize(
-    "step", [s for s in plan(PHYSICAL) if s.expected != "pass"], ids=lambda s: s.name
+    "step", [s for s in plan(FULL) if s.expected != "pass"], ids=lambda s: s.name
 )
 def test_a_control_expects_a_code_that_is_explained(step):
     match = re.fullmatch(r"caught\(([A-Z0-9_]+)\)", step.expected)
@@ -213,7 +230,7 @@ def test_every_limit_ends(table):
 
 
 def test_the_plan_is_the_same_every_time():
-    assert plan(KERNELS) == STEPS
+    assert plan(REHEARSED) == STEPS
     assert plan(()) == ()
     assert plan(KERNELS[:1]) == tuple(arm.step for arm in KERNELS[0].arms)
 
@@ -259,8 +276,7 @@ def changed(settings, name):
     value = getattr(settings, name)
     if isinstance(value, Model):
         for member, inside in value.model_dump().items():
-            more = not inside if isinstance(inside, bool) else (inside or 0) + 1
-            other = value.model_copy(update={member: more})
+            other = value.model_copy(update={member: _other(inside)})
             yield replace(settings, **{name: other})
     elif isinstance(value, tuple):
         # one more, one less, or the same in another order
@@ -281,17 +297,21 @@ def changed(settings, name):
         yield replace(settings, **{name: value + 1})
 
 
+def _other(number):
+    """Another number, or the other of two answers."""
+    return not number if isinstance(number, bool) else (number or 0) + 1
+
+
 def inside_shapes(settings):
     """The settings with one number of one further shape changed."""
     for place, shape in enumerate(settings.more_shapes):
         for member, inside in shape.model_dump().items():
             shapes = list(settings.more_shapes)
-            other = not inside if isinstance(inside, bool) else inside + 1
-            shapes[place] = shape.model_copy(update={member: other})
+            shapes[place] = shape.model_copy(update={member: _other(inside)})
             yield replace(settings, more_shapes=tuple(shapes))
 
 
-@pytest.mark.parametrize("settings", [REHEARSAL, PAIR_OF_GPUS, ONE_GPU], ids=TABLES)
+@pytest.mark.parametrize("settings", [REHEARSAL, PAIR_OF_GPUS, ONE_GPU], ids=SETTINGS)
 @pytest.mark.parametrize("name", [field.name for field in fields(REHEARSAL)])
 def test_every_setting_is_in_the_receipt(settings, name):
     """A number that changes what is tried must not be invisible."""
@@ -333,6 +353,16 @@ def test_the_physical_settings_reach_the_floors_of_their_receipt():
             assert counts[name] >= least, name
 
 
+def test_the_frozen_inputs_reach_the_floor_of_their_receipt():
+    plan = PLANS[PHYSICAL_WHOLE.inputs]
+    blocks = len(plan.batches) * len(plan.depths) * len(plan.kinds)
+    assert {"gate-6/worker-equals-archive": blocks} == FULL_FLOORS
+    assert (plan.batches, plan.depths) == ((1, 3, 8), (4, 5))
+    assert set(plan.kinds) == {"mixed", "sampled", "greedy"}
+    assert PHYSICAL_WHOLE.batch >= max(plan.batches)
+    assert PHYSICAL_WHOLE.context >= longest(PHYSICAL_WHOLE.inputs)
+
+
 def test_the_physical_settings_try_what_the_gates_promise():
     assert (PAIR_OF_GPUS.solo, ONE_GPU.solo) == (False, True)
     assert set(PAIR_OF_GPUS.batches) == {1, 3, 8, 32}
@@ -357,6 +387,7 @@ def test_the_physical_settings_try_what_the_gates_promise():
     ("limits", "words"),
     [
         (PAIR_LIMITS, ("Gate 6", "nothing is admitted", "race", "seeds", "GB10", "throughput")),
+        (FULL_LIMITS, ("Gate 6", "race", "seeds", "one client", "GB10", "throughput")),
         (SOLO_LIMITS, ("never proof of a pair", "peer memory", "seeds", "GB10", "throughput")),
     ],
 )

@@ -17,7 +17,7 @@ from filelock import FileLock
 from pp4.errors import Code
 from pp4.qualify import rehearsal
 from pp4.qualify.arms import Finding
-from pp4.qualify.gates import KERNELS
+from pp4.qualify.gates import REHEARSED
 from pp4.qualify.progress import Silent
 from pp4.qualify.settings import REHEARSAL
 from pp4.wire.facts import Library, Primed
@@ -192,7 +192,7 @@ def rehearse(tmp_path, temporary, monkeypatch):
 
     def run(*changed, out=None, settings=REHEARSAL, gates=None, progress=None):
         arms = {}
-        for gate in gates or KERNELS:
+        for gate in gates or REHEARSED:
             number = gate.number
             first = introduce if number == 0 else finds()
             arms[number] = {
@@ -203,9 +203,9 @@ def rehearse(tmp_path, temporary, monkeypatch):
         for arm in changed:
             arms[arm.step.gate][arm.step.arm] = arm
         table = tuple(
-            replace(gate, arms=tuple(arms[gate.number].values())) for gate in gates or KERNELS
+            replace(gate, arms=tuple(arms[gate.number].values())) for gate in gates or REHEARSED
         )
-        monkeypatch.setattr(rehearsal, "KERNELS", table)
+        monkeypatch.setattr(rehearsal, "REHEARSED", table)
         return rehearsal.rehearse(out or tmp_path / "out", progress or Silent(), settings=settings)
 
     return run

@@ -21,7 +21,7 @@ from pp4.errors import (
 )
 from pp4.qualify import receipt, rehearsal
 from pp4.qualify.arms import Finding
-from pp4.qualify.gates import KERNELS
+from pp4.qualify.gates import REHEARSED
 from pp4.qualify.settings import REHEARSAL
 from pp4.receipts.verify import Policy, verify
 from tests.unit.qualify.fakes import catching, finds, passing, raises
@@ -122,7 +122,7 @@ def test_facts_of_every_kind_are_kept(rehearse, code):
 
 @pytest.mark.parametrize("missing", [0, 3, 7])
 def test_a_gate_that_did_not_run_leaves_no_receipt(rehearse, tmp_path, temporary, missing):
-    gates = tuple(gate for gate in KERNELS if gate.number != missing)
+    gates = tuple(gate for gate in REHEARSED if gate.number != missing)
     # the arm that records the ranks is in gate 0; without it no rank ever spoke
     kind = WrongError if missing == 0 else RefusedError
     with pytest.raises(kind) as caught:
@@ -235,7 +235,7 @@ def test_a_source_that_changed_during_the_run_leaves_no_receipt(rehearse, tmp_pa
 
 def real(gate, name):
     """An arm of the product, in the place of the small one."""
-    (arm,) = (arm for arm in KERNELS[gate].arms if arm.step.arm == name)
+    (arm,) = (arm for arm in REHEARSED[gate].arms if arm.step.arm == name)
     return arm
 
 

@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 
 from pp4.errors import Code
-from pp4.qualify.gates import KERNELS
+from pp4.qualify.gates import REHEARSED
 from pp4.qualify.pair_qualify import plan
 from pp4.qualify.rehearsal import DIFFERENCES, LIMITS
 from pp4.qualify.settings import REHEARSAL
+from pp4.qualify.whole_settings import REHEARSED as WHOLE
 from pp4.receipts.admission import Command, Refused, Subject, admit
 from pp4.receipts.canonical import dump
 from pp4.receipts.journal import first_break, head
 
 SHA = re.compile(r"[0-9a-f]{64}")
-STEPS = plan(KERNELS)
+STEPS = plan(REHEARSED)
 
 
 def verify(rehearsed, path, *arguments):
@@ -95,7 +96,7 @@ def test_a_changed_receipt_does_not_verify(rehearsed, tmp_path):
 
 def test_the_receipt_claims_no_hardware(rehearsed):
     receipt = rehearsed.receipt
-    assert (receipt["kind"], receipt["scope"]) == ("rehearsal", "kernels")
+    assert (receipt["kind"], receipt["scope"]) == ("rehearsal", "full")
     assert receipt["hardware_executed"] is False
     assert receipt["gpus"] == []
     assert receipt["limits"] == list(LIMITS)
@@ -113,7 +114,7 @@ def test_the_journal_is_the_plan_step_by_step(rehearsed):
 def test_the_gates_are_the_plan_with_what_was_found(rehearsed):
     gates = rehearsed.receipt["gates"]
     assert [(gate["gate"], gate["name"]) for gate in gates] == [
-        (gate.number, gate.name) for gate in KERNELS
+        (gate.number, gate.name) for gate in REHEARSED
     ]
     found = [
         (gate["gate"], arm["arm"], arm["expected"], arm["gating"])
@@ -152,7 +153,9 @@ def test_the_numbers_of_the_run_are_in_the_receipt(rehearsed):
         for name, fact in REHEARSAL.as_facts().items()
     }
     assert {name: settings[name] for name in expected} == expected
-    assert set(settings) - set(expected) == {"python", "torch", "triton"}
+    worker = {f"worker_{name}": fact for name, fact in WHOLE.as_facts().items()}
+    assert {name: settings[name] for name in worker} == worker
+    assert set(settings) - set(expected) - set(worker) == {"python", "torch", "triton"}
     pattern = all_arms(rehearsed.receipt)["gate-0/data-pattern"]
     assert pattern["repetitions"] == 2 * REHEARSAL.pattern_epochs
     assert pattern["facts"]["mismatches"] == [0, 0]
@@ -218,14 +221,29 @@ def test_both_ranks_ran_equal_binaries_and_solo_another(rehearsed):
         ("sampled_fused.pair", 1),
         ("sampled_fused.solo", 0),
         ("sampled_fused.solo", 1),
+        ("sampled_fused.pair.worker", 0),
+        ("sampled_fused.pair.worker", 1),
     ]
     digests = [(kernel["ptx_sha256"], kernel["cubin_sha256"]) for kernel in kernels]
     assert digests[0] == digests[1]
     assert digests[2] == digests[3]
+    # the checkpoint has the rehearsal's shape, so its worker runs what the gates have looked at
+    assert digests[4] == digests[5] == digests[0]
     assert digests[0][0] != digests[2][0]
     for kernel in kernels:
         assert SHA.fullmatch(kernel["ptx_sha256"])
         assert kernel["target"] == "sm_90"
+
+
+def test_the_worker_of_the_pair_gave_what_the_solo_one_gave(rehearsed):
+    facts = all_arms(rehearsed.receipt)["gate-6/worker-equals-archive"]["facts"]
+    assert len(facts["outputs"]) == 8
+    assert facts["outputs"] == facts["archived"]
+    assert (facts["sampled_rows"], facts["greedy_rows"]) == (6, 10)
+    assert SHA.fullmatch(facts["checkpoint_sha256"])
+    assert SHA.fullmatch(facts["input_set_sha256"])
+    flipped = all_arms(rehearsed.receipt)["gate-6/flipped-archive-byte"]["facts"]["block"]
+    assert flipped not in facts["archived"]
 
 
 def test_libraries_and_definition_are_bound(rehearsed):
@@ -240,7 +258,11 @@ def test_every_process_is_in_the_journal_in_pairs(rehearsed):
     started = [line["step"] for line in rehearsed.receipt["journal"] if line["event"] == "process"]
     ranks = [label for label in started if "-rank-" in label]
     owners = [label for label in started if "-rank-" not in label]
-    assert owners == ["owner-1", "careless-owner-2"]
+    assert [label.rpartition("-")[0] for label in owners] == [
+        *("owner", "careless-owner"),
+        # each with a client of its own
+        *("worker", "frozen") * 2,
+    ]
     assert len(set(started)) == len(started)
     assert [label[-1] for label in ranks] == ["0", "1"] * (len(ranks) // 2)
 

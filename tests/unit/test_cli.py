@@ -281,6 +281,17 @@ NEITHER_OR_BOTH = {
     "a soak below none": ["--hold", "local", "--soak", "-1"],
     "a soak beyond an hour": ["--hold", "local", "--soak", "61"],
     "a rehearsal with a receipt that it would not look at": ["--dry-run", "--solo", __file__],
+    "a rehearsal with a worker's receipt": ["--dry-run", "--whole-worker", __file__],
+    "a rehearsal with a scope": ["--dry-run", "--scope", "full"],
+    "a rehearsal with a checkpoint": ["--dry-run", "--checkpoint", "/x"],
+    "a rehearsal there with a scope": ["--hold", "x", "--dry-run-device", "--scope", "full"],
+    "a worker's receipt alone": ["--hold", "local", "--whole-worker", __file__],
+    "a worker's receipt for kernels": [
+        *("--hold", "local", "--scope", "kernels"),
+        *("--solo", __file__, "--whole-worker", __file__),
+    ],
+    "a checkpoint for kernels": ["--hold", "local", "--checkpoint", "/x"],
+    "another scope": ["--hold", "local", "--scope", "whole"],
 }
 
 
@@ -315,7 +326,8 @@ def physical(monkeypatch, tmp_path):
         if given["error"]:
             raise given["error"]
         tree = {"kind": "solo", "gates": []}
-        return Outcome("x", out / "receipt.json", given["exit"], tree)
+        path = out / "receipt.json"
+        return Outcome("x", path, given["exit"], tree, more=given.get("more", ()))
 
     def run(file, wanted, out, progress, *, state_dir):
         given.update(file=file, wanted=wanted, out=out, state_dir=state_dir)
@@ -344,6 +356,49 @@ def test_a_pair_gets_its_evidence_its_soak_and_a_place_among_the_receipts(
     call(capsys, "pair-qualify", "--hold", "local", "--out", tmp_path / "here")
     assert physical["out"] == tmp_path / "here"
     assert physical["wanted"] == Wanted("pair", "local", evidence=[])
+
+
+FULL = {
+    "both receipts": (["--solo", "solo.json", "--whole-worker", "worker.json"], ["s", "w"], None),
+    "named, on the receipts of a HOLD file": (["--scope", "full"], [], None),
+    "named, with one receipt": (["--scope", "full", "--solo", "solo.json"], ["s"], None),
+    "a checkpoint of the host": (
+        [
+            *("--scope", "full", "--solo", "solo.json"),
+            *("--whole-worker", "worker.json", "--checkpoint", "/models/d"),
+        ],
+        ["s", "w"],
+        "/models/d",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_scope_full_is_named_or_follows_from_both_receipts(
+    capsys, tmp_path, monkeypatch, physical, name
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "solo.json").write_bytes(b"s")
+    (tmp_path / "worker.json").write_bytes(b"w")
+    options, given, checkpoint = FULL[name]
+    assert call(capsys, "pair-qualify", "--hold", "local", *options)[0] == Exit.DONE
+    evidence = [("identity_reference", text.encode()) for text in given]
+    wanted = Wanted("full", "local", evidence=evidence, checkpoint=checkpoint)
+    assert physical["wanted"] == wanted
+
+
+def test_kernels_may_be_named_as_well(capsys, physical):
+    assert call(capsys, "pair-qualify", "--hold", "local", "--scope", "kernels")[0] == Exit.DONE
+    assert physical["wanted"] == Wanted("pair", "local", evidence=[])
+
+
+def test_a_solo_run_says_where_both_of_its_receipts_lie(capsys, physical):
+    physical["more"] = (Path("/kept/whole_worker-1.json"),)
+    _, out, _ = call(capsys, "solo-qualify", "--checkpoint", "/models/d")
+    assert physical["wanted"] == Wanted("solo", "local", checkpoint="/models/d")
+    assert "receipt: /kept/whole_worker-1.json" in out.splitlines()
+    _, out, _ = call(capsys, "solo-qualify", "--json")
+    assert json.loads(out)["more_receipts"] == ["/kept/whole_worker-1.json"]
 
 
 def test_a_solo_run_may_be_on_the_host_of_a_file(capsys, tmp_path, physical):

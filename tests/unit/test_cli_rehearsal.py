@@ -51,6 +51,7 @@ class Double:
     exit: Exit
     receipt: dict
     differences: tuple[str, ...] = ("peer memory is NVLink, not shared memory",)
+    more: tuple[Path, ...] = ()
 
 
 @pytest.fixture
@@ -115,6 +116,7 @@ def test_json_is_one_document_and_nothing_else(rehearsal, capsys):
     assert (record["verdict"], record["exit"]) == ("rehearsed", 0)
     assert record["receipt"] == _receipt(FOUND)
     assert record["receipt_path"] == "pp4-rehearsal/rehearsal one.json"
+    assert record["more_receipts"] == []
 
 
 @pytest.mark.parametrize("code", [Exit.WRONG, Exit.TIMEOUT, Exit.INCONCLUSIVE, Exit.UNCLEAN])

@@ -12,6 +12,7 @@ from pp4.qualify.gates import (
     gate3_graphs,
     gate4_mixed,
     gate5_timeout,
+    gate6_whole_worker,
     gate7_settle,
     solo,
 )
@@ -37,10 +38,25 @@ PHYSICAL: tuple[Gate, ...] = (
 )
 """Scope ``kernels``: everything but gate 6, which needs the whole worker."""
 
-KERNELS: tuple[Gate, ...] = tuple(
-    replace(gate, arms=tuple(arm for arm in gate.arms if not arm.hardware)) for gate in PHYSICAL
+FULL: tuple[Gate, ...] = (
+    *PHYSICAL[:-1],
+    Gate(6, "whole-worker identity", gate6_whole_worker.ARMS),
+    PHYSICAL[-1],
 )
+"""Scope ``full``; nothing of a worker may be left where gate 7 looks."""
+
+
+def _rehearsed(gates: tuple[Gate, ...]) -> tuple[Gate, ...]:
+    return tuple(
+        replace(gate, arms=tuple(arm for arm in gate.arms if not arm.hardware)) for gate in gates
+    )
+
+
+KERNELS: tuple[Gate, ...] = _rehearsed(PHYSICAL)
 """The same without what only a GPU can be asked."""
+
+REHEARSED: tuple[Gate, ...] = _rehearsed(FULL)
+"""What a rehearsal runs."""
 
 SOLO: tuple[Gate, ...] = (
     Gate(0, "preflight", solo.ARMS[0]),

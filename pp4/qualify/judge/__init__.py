@@ -37,12 +37,15 @@ from pp4.qualify.judge.preflight import (
     pattern,
 )
 from pp4.qualify.judge.priming import crowded, one_specialisation, primed, unprimed
+from pp4.qualify.judge.whole_worker import archived, binaries, identity, sound
 
 __all__ = [
     "IDLE_BYTES",
     "LEFT_BYTES",
     "above",
     "agree",
+    "archived",
+    "binaries",
     "bounded",
     "crowded",
     "device",
@@ -51,6 +54,7 @@ __all__ = [
     "failed_closed",
     "flipped",
     "healthy",
+    "identity",
     "idle",
     "inside",
     "kept_to_itself",
@@ -69,6 +73,7 @@ __all__ = [
     "refused",
     "release",
     "selected",
+    "sound",
     "streamed",
     "stuck",
     "unprimed",

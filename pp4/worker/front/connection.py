@@ -60,7 +60,6 @@ class Connection:
         self._numbers = numbers
         self._outbox = Outbox(connected, limits, service.counters)
         self._requests: Requests | None = None
-        self._depth = 0
         self._verbs: dict[type, Callable[[Any, bytearray], Awaitable[None]]] = {
             Hello: self._hello,
             Open: self._open,
@@ -150,8 +149,7 @@ class Connection:
         if self._outbox.dropped:
             return
         if isinstance(message, Refused):
-            self._service.counters.refusals[message.refusal["code"]] += 1
-            self._service.log("refused", message.refusal)
+            self._service.tell_refusal("refused", message.refusal)
         self._outbox.put(encode(message, body))
 
     # -- questions --------------------------------------------------------------------------
@@ -181,7 +179,6 @@ class Connection:
             raise refuse("HELLO", "abi", ABI, question.abi)
         if question.depth not in offer.depths:
             raise refuse("HELLO", "depth", f"one of {offer.depths}", question.depth)
-        self._depth = question.depth
         self._requests = Requests(offer, question.depth, self._numbers)
         self.answer(
             Welcome(

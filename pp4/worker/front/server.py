@@ -52,6 +52,8 @@ class Server:
         self._clients: dict[Connection, asyncio.Task[None]] = {}
         self._works: list[asyncio.Task[None]] = []
         self._accepting = False
+        # whether the last client could not be taken in, which was logged then
+        self._short = False
 
     @property
     def state(self) -> State:
@@ -72,6 +74,11 @@ class Server:
     def error(self) -> Pp4Error | None:
         """What it answers with since it is over."""
         return self._service.error
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the ranks have failed; one that was told to stop is over and has not."""
+        return self._service.has_failed
 
     def start(self) -> None:
         """Let clients in; until the ranks serve they are told so. To be called in the loop."""
@@ -142,16 +149,18 @@ class Server:
             return
         except OSError as error:
             # out of descriptors, most likely: asked again at once, it would say so again
-            self._log("accept failed", {"error": str(error)})
+            if not self._short:
+                self._log("accept failed", {"error": str(error)})
+            self._short = True
             loop = asyncio.get_running_loop()
             loop.remove_reader(listener.socket)
             loop.call_later(_PAUSE_S, self._listen, listener)
             return
+        self._short = False
         try:
             self._admit(connected)
         except RefusedError as error:
-            self.counters.refusals[error.refusal.code] += 1
-            self._log("turned away", error.refusal.as_dict())
+            self._service.tell_refusal("turned away", error.refusal.as_dict())
             turn_away(connected, error)
         except OSError as error:
             # it was gone before it was looked at

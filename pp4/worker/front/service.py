@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from pp4.clock import Clock
@@ -26,10 +26,14 @@ def stopped(where: str) -> RefusedError:
     return RefusedError(Refusal(Code.INTERRUPTED, where, "a draft", "it was given up"))
 
 
-def refused(sequence: int | None, refusal: Refusal) -> Refused:
+def _texts(refusal: Refusal) -> dict[str, str]:
     """A refusal as it is sent; a text that is too long for a frame is cut."""
-    texts = {name: text[:_SHOWN] for name, text in refusal.as_dict().items()}
-    return Refused(sequence=sequence, refusal=texts)
+    return {name: text[:_SHOWN] for name, text in refusal.as_dict().items()}
+
+
+def refused(sequence: int | None, refusal: Refusal) -> Refused:
+    """What takes the place of an answer."""
+    return Refused(sequence=sequence, refusal=_texts(refusal))
 
 
 def _again(error: Pp4Error) -> Pp4Error:
@@ -119,7 +123,7 @@ class Service:
             since=self._since,
             ranks=self._ranks,
             offer=None if self._drafting is None else self._drafting.offer,
-            refusal=None if self._over is None else self._over.refusal.as_dict(),
+            refusal=None if self._over is None else _texts(self._over.refusal),
             counters={**self.counters.as_dict(), "waiting": self.waiting, **self.gauges()},
         )
 
@@ -131,6 +135,11 @@ class Service:
         self.log("failed", error.refusal.as_dict())
         self._end(error)
         self._failed.set()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the ranks have failed."""
+        return self._failed.is_set()
 
     async def failure(self) -> Pp4Error:
         """Wait until the ranks have failed; -> their error."""
@@ -156,6 +165,16 @@ class Service:
             await self._turns.idle(limit_s)
             self._end(error)
         self.enter("torn down")
+
+    def tell_refusal(self, event: str, refusal: Mapping[str, str]) -> None:
+        """Count a refusal, and log every first, second, fourth, eighth ... one of its code.
+
+        A client can be refused thousands of times a second, and a log has other readers.
+        """
+        counts, code = self.counters.refusals, refusal["code"]
+        counts[code] += 1
+        if counts[code].bit_count() == 1:
+            self.log(event, {**refusal, "count": counts[code]})
 
     # -- calls ------------------------------------------------------------------------------
 
@@ -197,13 +216,12 @@ class Service:
         self._queue.put(asked)
         self._some.set()
 
-    def give_up(self, asked: Asked) -> bool:
-        """Drop a draft; -> whether it has been answered by now, or will be when its block ends."""
+    def give_up(self, asked: Asked) -> None:
+        """Drop a draft: it is refused now, or when the block ends that it is in."""
         if self._queue.remove(asked):
             self._refuse(asked, stopped("DRAFT").refusal)
-            return True
-        asked.unwanted = True
-        return False
+        else:
+            asked.unwanted = True
 
     async def draft(self) -> None:
         """Draft what waits, batch after batch, until the ranks are over."""

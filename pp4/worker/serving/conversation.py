@@ -35,9 +35,11 @@ class Conversation:
             asyncio.get_running_loop().add_reader(end.source, self._hear, end)
 
     def fall_silent(self) -> None:
-        """Hear neither any more."""
+        """Hear neither any more; what was asked and what will be is refused."""
         for end in self._pair.ends:
             asyncio.get_running_loop().remove_reader(end.source)
+        expected, found = "ranks that run", "they are ended"
+        self.fail(RefusedError(Refusal(Code.INTERRUPTED, "ranks", expected, found)))
 
     def _hear(self, end: RankEnd) -> None:
         try:
@@ -109,6 +111,7 @@ class Conversation:
                     end.ask(verb, one)
                 while self.failed is None and not all(end.settled for end in ends):
                     await self._wait()
+            first, second = (end.answer(verb) for end in ends)
         except TimeoutError:
             expected, found = f"an answer within {limit_s:g} s", "none"
             self.fail(TimedOutError(Refusal(Code.STEP_TIMEOUT, f"ranks, {verb}", expected, found)))
@@ -121,7 +124,6 @@ class Conversation:
             raise
         if self.failed is not None:
             raise self.failed
-        first, second = (end.answer(verb) for end in ends)
         return self._judged(verb, first, second, harmless)
 
     def _judged(

@@ -12,7 +12,7 @@ import numpy as np
 from pp4.clock import SystemClock
 from pp4.drafter import packing
 from pp4.drafter.config import DrafterConfig
-from pp4.errors import BadInputError, Code, Pp4Error, Refusal, WrongError
+from pp4.errors import BadInputError, Code, Pp4Error, Refusal, RefusedError, WrongError
 from pp4.kernels.faults import Fault
 from pp4.kernels.link import EPOCH_LIMIT
 from pp4.kernels.sampled_fused import GREEDY, SAMPLED
@@ -106,10 +106,15 @@ class PairDrafting:
 
     async def _connect(self) -> None:
         """A new rendezvous and the shapes that are recorded over it."""
-        if self.setup.sampled:
-            self._generation += 1
-            self._epochs = await starting.link(self._ranks, self.setup, self._generation)
-        await starting.capture(self._ranks, self.setup)
+        try:
+            if self.setup.sampled:
+                self._generation += 1
+                self._epochs = await starting.link(self._ranks, self.setup, self._generation)
+            await starting.capture(self._ranks, self.setup)
+        except RefusedError as error:
+            # refused alike, but between two links: what is recorded is of one that may be gone
+            self._ranks.fail(error)
+            raise
 
     # -- requests ---------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ class ServingRank:
         target = None if self._asked.target is None else Path(self._asked.target)
         ranks = (0, 1) if device.shards == 2 else (self._bench.rank,)
         self._parts = [load(path, rank, 2, target=target, device=device.where) for rank in ranks]
-        device.prime_bias(self._parts[0].config.markov_rank)
+        device.prime_drafter(self._parts[0].config)
         return {}
 
     def _capture(self, given: Facts) -> Facts:

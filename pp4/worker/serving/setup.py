@@ -58,8 +58,8 @@ class Setup:
 def shape_of(config: DrafterConfig) -> Shape:
     """The specialisation of the sampled kernel that a checkpoint needs."""
     split = split_of(config.draft_vocab)
-    # a shard is never far smaller than a tile: the interpreter pays for every column
-    tile = min(TILE, max(WIDTH, 1 << (split - 1).bit_length()))
+    # a tile is never larger than a shard: the interpreter pays for every column of it
+    tile = min(TILE, max(WIDTH, 1 << (split.bit_length() - 1)))
     return Shape(
         vocab=config.draft_vocab,
         split=split,

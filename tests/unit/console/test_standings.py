@@ -59,7 +59,7 @@ def test_a_receipt_that_does_not_has_a_row_for_each_reason_and_a_refusal(shown):
     said = dict(line.split(maxsplit=1) for line in err.splitlines())
     assert said["code"] == "SUBJECT_MISMATCH"
     assert said["from"] == "q\\x1b.json"
-    assert said["next"] == "pp4 pair-qualify --hold local"
+    assert said["next"] == "pp4 pair-qualify --hold local --scope full"
 
 
 @pytest.mark.parametrize(("facts", "code"), [(machine, 0), (changed, 3)])

@@ -7,7 +7,7 @@ its own, which would not see what a test makes up.
 
 import json
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,19 +16,27 @@ from pp4.config.hold_file import local_hold_file
 from pp4.errors import Code
 from pp4.hold.local import open_local
 from pp4.hold.supervisor import _admission, _granted
-from pp4.qualify import far, held, host, physical
+from pp4.qualify import far, held, host, physical, whole_worker
 from pp4.qualify.arms import Finding
 from pp4.qualify.context import Context
-from pp4.qualify.gates import PHYSICAL, SOLO
+from pp4.qualify.gates import FULL, PHYSICAL, SOLO
 from pp4.qualify.progress import Silent
 from pp4.qualify.wanted import Wanted
-from pp4.receipts.plan_checks import FLOORS
+from pp4.receipts.plan_checks import floors_of
 from pp4.transport.local import LocalTransport
 from pp4.wire.facts import Library, Primed, read
 from tests.unit.hold.holds import private
 from tests.unit.qualify.gpus import gpu, report
+from tests.unit.qualify.whole_runs import SOLO_KERNELS, frozen, whole_run
 
-PAIR_FLOORS, SOLO_FLOORS = FLOORS["qualification"], FLOORS["solo"]
+PAIR_FLOORS, FULL_FLOORS, SOLO_FLOORS = (
+    floors_of(kind, scope)
+    for kind, scope in (("qualification", "kernels"), ("qualification", "full"), ("solo", "solo"))
+)
+WORKER_FACTS = {
+    "checkpoint_sha256": whole_run().checkpoint_sha256,
+    "input_set_sha256": frozen().input_set_sha256,
+}
 QUIET = 4 << 20
 LIBRARIES = ("libcuda.so.570.86.15", "libcudart.so.12", "libtorch_cuda.so")
 
@@ -51,6 +59,10 @@ def introduce(context):
     record.libraries = tuple(Library(name=name, sha256="c" * 64) for name in LIBRARIES)
     record.primed = tuple(_primed(rank, "d") for rank in (0, 1))
     record.solo = tuple(_primed(rank, "f") for rank in (0, 1))
+    if not context.settings.solo:
+        record.whole = whole_run()
+        record.worker = whole_worker.identity_of(context, record.whole, SOLO_KERNELS)
+    record.baseline = context.gpus()
     return Finding(None)
 
 
@@ -59,7 +71,8 @@ def _as_expected(arm, floors):
     code = None
     if step.expected != "pass":
         code = Code(step.expected.removeprefix("caught(").removesuffix(")"))
-    return lambda context: Finding(code, {}, floors.get(step.name, 1))
+    facts = WORKER_FACTS if step.name == "gate-6/worker-equals-archive" else {}
+    return lambda context: Finding(code, facts, floors.get(step.name, 1))
 
 
 def table(gates, floors, changed):
@@ -85,12 +98,16 @@ class Lab:
         root: everything that a run may write.
         report: what the driver says before the run.
         now: what it says of the HOLD's GPUs while the run goes on; an error where it is one.
+        worker: what becomes of a worker; an error where it is one, a good run where None.
+        wholes: with what numbers workers were run.
     """
 
     root: Path
     monkeypatch: object
     report: object
     now: object = None
+    worker: object = None
+    wholes: list = field(default_factory=list)
 
     @property
     def out(self):
@@ -118,10 +135,24 @@ class Lab:
         gates = table(PHYSICAL, PAIR_FLOORS if floors is None else floors, changed or {})
         return self._run(physical.PAIR, gates, Wanted("pair", **more), progress or Silent())
 
-    def solo(self, changed=None, gpu=None):
-        """Qualify one GPU."""
+    def full(self, changed=None, **more):
+        """Qualify the pair with its worker."""
+        gates = table(FULL, FULL_FLOORS, changed or {})
+        return self._run(physical.FULL, gates, Wanted("full", **more), Silent())
+
+    def solo(self, changed=None, gpu=None, **more):
+        """Qualify one GPU, and record its worker."""
         gates = table(SOLO, SOLO_FLOORS, changed or {})
-        return self._run(physical.SOLO, gates, Wanted("solo", gpu=gpu), Silent())
+        return self._run(physical.SOLO, gates, Wanted("solo", gpu=gpu, **more), Silent())
+
+    def _worker(self, context, whole, *, solo):
+        """What the worker of one GPU does, after the gates."""
+        assert solo
+        self.wholes.append(whole)
+        if isinstance(self.worker, Exception):
+            raise self.worker
+        devices = context.settings.devices * 2
+        return self.worker or whole_run("solo", frozen=frozen(devices=devices, batches=(8,)))
 
     def _run(self, kind, gates, wanted, progress):
         kinds = {**physical.KINDS, wanted.work: replace(kind, gates=gates)}
@@ -195,4 +226,5 @@ def lab(root, monkeypatch):
         far, "InnerHold", lambda admitted, clock, granted, step: nullcontext(step.hold)
     )
     monkeypatch.setattr(Context, "gpus", seen)
+    monkeypatch.setattr(whole_worker, "run", made._worker)
     return made

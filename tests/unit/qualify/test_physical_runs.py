@@ -78,7 +78,7 @@ def test_one_gpu_ends_in_a_solo_receipt_that_verifies(runs):
     assert verified(outcome, "qualification") is Exit.REFUSED
     tree = outcome.receipt
     name = f"solo-{tree['hold']['id']}"
-    assert runs.files() == [f"{name}.closed", f"{name}.json"]
+    assert runs.files()[:2] == [f"{name}.closed", f"{name}.json"]
     assert (tree["kind"], tree["scope"], tree["limits"]) == (
         "solo",
         "solo",

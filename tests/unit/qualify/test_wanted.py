@@ -41,6 +41,7 @@ def refused(file, wanted, there=THREE):
         # rank 0 is the first that the file names
         (naming(C, A), Wanted("pair"), (C, A)),
         (LOCAL, Wanted("solo"), (A,)),
+        (LOCAL, Wanted("solo", checkpoint="/models/d"), (A,)),
         (LOCAL, Wanted("solo", gpu="2"), (C,)),
         (LOCAL, Wanted("solo", gpu=B), (B,)),
         (naming(C, B), Wanted("solo"), (C,)),
@@ -54,6 +55,7 @@ def test_gpus_that_a_run_takes(file, wanted, gpus):
     command = {"pair": Command.PAIR_KERNELS, "solo": Command.SOLO}[wanted.work]
     assert found.admitted.command is command
     assert (found.told.work, found.told.soak_minutes) == (wanted.work, 0)
+    assert found.told.checkpoint == wanted.checkpoint
 
 
 @pytest.mark.parametrize(
@@ -96,6 +98,8 @@ def test_a_rehearsal_asks_no_driver_and_takes_names():
     ("wanted", "command", "option"),
     [
         (Wanted("pair"), "pp4 pair-qualify --hold local", ""),
+        (Wanted("full"), "pp4 pair-qualify --hold local --scope full", ""),
+        (Wanted("full", "a"), "pp4 pair-qualify --hold FILE --scope full", " --hold FILE"),
         (Wanted("solo"), "pp4 solo-qualify", ""),
         (Wanted("rehearsal"), "pp4 pair-qualify --hold local --dry-run-device", ""),
         (Wanted("pair", "a"), "pp4 pair-qualify --hold FILE", " --hold FILE"),

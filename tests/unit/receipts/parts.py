@@ -12,7 +12,7 @@ from pp4.receipts.bindings import ClosedHold
 from pp4.receipts.digests import source_list_digest
 from pp4.receipts.gate_checks import REQUIRED_GATES
 from pp4.receipts.journal import head, next_line
-from pp4.receipts.plan_checks import FLOORS, RECORDED, plan_of
+from pp4.receipts.plan_checks import RECORDED, floors_of, plan_of
 from pp4.receipts.private import open_leaf
 
 Body = dict[str, Any]
@@ -31,6 +31,10 @@ LIBRARIES = [
     {"name": "libcudart.so.13", "sha256": "b" * 64, "build_id": None},
 ]
 DEFINITION = {"id": "dyadic24-floor-first-v1", "sha256": "d" * 64}
+
+
+_BINARIES = {"sampled_fused.pair": "12", "sampled_fused.pair.worker": "67"}
+"""Letters of the digests of PTX and cubin; all solo kernels have 8 and 9."""
 
 
 def digest(letter: str) -> str:
@@ -85,8 +89,8 @@ def kernels(count: int, *names: str) -> list[Body]:
             "name": name,
             "rank": rank,
             "target": "sm_90",
-            "ptx_sha256": digest("1") if name.endswith("pair") else digest("8"),
-            "cubin_sha256": digest("2") if name.endswith("pair") else digest("9"),
+            "ptx_sha256": digest(_BINARIES.get(name, "89")[0]),
+            "cubin_sha256": digest(_BINARIES.get(name, "89")[1]),
         }
         for name in names or ("sampled_fused.pair", "sampled_fused.solo")
         for rank in range(count)
@@ -116,18 +120,18 @@ def gates(kind: str, scope: str) -> list[Body]:
             "arms": [
                 arm("sound", "pass"),
                 arm("mutant", "caught(OUTPUT_MISMATCH)"),
-                *planned(kind, number, table[number].arms),
+                *planned(kind, scope, number, table[number].arms),
             ],
         }
         for number in REQUIRED_GATES[scope]
     ]
 
 
-def planned(kind: str, number: int, table: Mapping[str, str]) -> Iterator[Body]:
+def planned(kind: str, scope: str, number: int, table: Mapping[str, str]) -> Iterator[Body]:
     """Yield the arms of the plan, each as often as a good verdict of the kind asks for."""
     floors = {
         name.removeprefix(f"gate-{number}/"): least
-        for name, least in FLOORS.get(kind, {}).items()
+        for name, least in floors_of(kind, scope).items()
         if name.startswith(f"gate-{number}/")
     }
     for name, expected in table.items():

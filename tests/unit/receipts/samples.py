@@ -10,7 +10,8 @@ import copy
 from collections.abc import Callable
 
 from pp4.receipts.build import build
-from pp4.receipts.digests import file_digest, tree_digest
+from pp4.receipts.digests import file_digest, sha256_hex, tree_digest
+from pp4.receipts.hardware_checks import WORKER_PAIR, WORKER_SOLO
 from pp4.receipts.journal import head, next_line
 from tests.unit.receipts.parts import (
     DEFINITION,
@@ -38,9 +39,9 @@ from tests.unit.receipts.parts import (
 __all__ = [
     "DEFINITION", "FILES", "KINDS", "LIBRARIES", "MADE", "NOW", "PLACES", "SOURCE", "UUIDS", "Body",
     "arm", "body", "budget", "common", "digest", "gate_body", "gates", "gpus", "head", "hold",
-    "incident", "journal", "kernels", "measured_arm", "measurement", "next_line", "preparation",
-    "qualification", "refusal", "rehearsal", "sample", "snapshot", "solo", "subject",
-    "whole_worker", "with_journal",
+    "incident", "journal", "kernels", "measured_arm", "measurement", "next_line", "output",
+    "preparation", "qualification", "refusal", "rehearsal", "sample", "snapshot", "solo", "subject",
+    "whole_worker", "with_journal", "worker_arm",
 ]  # fmt: skip
 
 
@@ -51,7 +52,10 @@ def rehearsal() -> Body:
 def qualification(scope: str = "full") -> Body:
     made = gate_body("qualification", scope, "qualified", 2)
     if scope == "full":
-        made["checkpoint_sha256"], made["input_set_sha256"] = digest("3"), digest("4")
+        made["kernels"] += kernels(2, WORKER_PAIR)
+        inputs = {"checkpoint_sha256": digest("3"), "input_set_sha256": digest("4")}
+        made.update(inputs)
+        worker_arm(made)["facts"].update(inputs)
         made["evidence"] = [
             {
                 "role": "identity_reference",
@@ -63,8 +67,25 @@ def qualification(scope: str = "full") -> Body:
     return made
 
 
+def worker_arm(made: Body) -> Body:
+    """The arm of a qualification of scope full that runs a worker."""
+    arms = (row for gate in made["gates"] if gate["gate"] == 6 for row in gate["arms"])
+    return next(row for row in arms if row["arm"] == "worker-equals-archive")
+
+
 def solo() -> Body:
     return gate_body("solo", "solo", "qualified", 1)
+
+
+def output(batch: int, n_out: int, *blocks: str, depth: int = 5) -> Body:
+    whole = sha256_hex("".join(blocks).encode())
+    return {
+        "batch": batch,
+        "depth": depth,
+        "n_out": n_out,
+        "blocks": list(blocks),
+        "sha256": whole,
+    }
 
 
 def whole_worker(mode: str = "solo") -> Body:
@@ -74,14 +95,15 @@ def whole_worker(mode: str = "solo") -> Body:
         "mode": mode,
         "verdict": "recorded",
         "hardware_executed": True,
+        "hold": hold(),
         "definition": dict(DEFINITION),
         "query_block": 5,
         "n_out": 4,
         "checkpoint_sha256": digest("3"),
         "input_set_sha256": digest("4"),
-        "outputs": [{"batch": 1, "depth": 5, "n_out": 4, "sha256": digest("5")}],
+        "outputs": [output(1, 4, digest("5")), output(1, 5, digest("6"), digest("7"))],
         "settings": {"rounds": 2},
-        "kernels": kernels(ranks, "sampled_fused.solo"),
+        "kernels": kernels(ranks, WORKER_SOLO if mode == "solo" else WORKER_PAIR),
         "libraries": copy.deepcopy(LIBRARIES),
         "elapsed_ns": "18446744073709551615",
         **gpus(ranks),

@@ -69,6 +69,17 @@ def test_a_redacted_evidence_file_is_said_to_be_unchecked():
     assert ("evidence identity_reference", "skipped", Code.EVIDENCE_MISSING) in told
 
 
+@pytest.mark.parametrize("name", ["checkpoint_sha256", "input_set_sha256"])
+def test_a_pair_s_worker_had_the_same_to_do_as_the_one_it_was_held_to(name):
+    body = samples.qualification()
+    report, _ = overall([("q", build(body)), ("s", SOLO), ("w", WHOLE)], require_evidence=True)
+    assert report.exit is Exit.DONE
+    body[name] = samples.worker_arm(body)["facts"][name] = samples.digest("0")
+    report, told = overall([("q", build(body)), ("s", SOLO), ("w", WHOLE)])
+    assert report.exit is Exit.WRONG
+    assert ("same-worker", "fail", Code.EVIDENCE_MISMATCH) in told
+
+
 def test_a_reference_with_another_kind_than_its_file_is_found():
     pair = resting_on(("identity_reference", "whole_worker", file_digest(SOLO)))
     report, _ = overall([("q", pair), ("s", SOLO)])

@@ -158,3 +158,18 @@ def test_a_place_is_no_text_of_its_own():
     tree["gpus"][0]["pci_id"] = samples.PLACES[0]
     report = verify_bytes([("r", seal(tree))])
     assert {check.code for check in report.failures} == {Code.SCHEMA}
+
+
+@pytest.mark.parametrize("ranks", [{0}, {1}, {0, 1}])
+def test_scope_full_has_the_kernel_of_its_worker_on_both_ranks(ranks):
+    body = samples.qualification("full")
+    assert failures(body) == {}
+    body["kernels"] = [
+        one
+        for one in body["kernels"]
+        if one["name"] != "sampled_fused.pair.worker" or one["rank"] not in ranks
+    ]
+    found = failures(body)
+    assert found["kernel-ranks"].code is Code.CROSS_CHECK
+    # nothing of a worker runs in scope kernels
+    assert failures(samples.qualification("kernels")) == {}

@@ -9,7 +9,15 @@ from pp4.qualify import gates
 from pp4.qualify.gates import KERNELS, PHYSICAL
 from pp4.receipts.build import seal
 from pp4.receipts.gate_checks import REQUIRED_GATES
-from pp4.receipts.plan_checks import FLOORS, HARDWARE, PLAN, RECORDED, SOLO_PLAN, plan_of
+from pp4.receipts.plan_checks import (
+    FLOORS,
+    HARDWARE,
+    PLAN,
+    RECORDED,
+    SOLO_PLAN,
+    floors_of,
+    plan_of,
+)
 from pp4.receipts.verify import verify_bytes
 from tests.unit.receipts import samples, write_plan
 
@@ -103,7 +111,11 @@ def counted(body, name, repetitions):
 
 @pytest.mark.parametrize(
     ("kind", "name", "least"),
-    [(kind, name, least) for kind, floors in FLOORS.items() for name, least in floors.items()],
+    [
+        (kind, name, least)
+        for kind, scope in (("qualification", "full"), ("solo", "solo"))
+        for name, least in floors_of(kind, scope).items()
+    ],
 )
 def test_a_physical_run_repeats_often_enough(kind, name, least):
     body = samples.body(kind)
@@ -130,6 +142,10 @@ def test_the_floors_are_those_of_the_specification():
     assert FLOORS["solo"] == alone
     assert FLOORS["qualification"] == {"gate-0/data-pattern": 200_000, **alone}
     assert set(FLOORS) == {"qualification", "solo"}
+    worker = {"gate-6/worker-equals-archive": 54}
+    assert floors_of("qualification", "full") == {**FLOORS["qualification"], **worker}
+    assert floors_of("qualification", "kernels") == FLOORS["qualification"]
+    assert floors_of("rehearsal", "full") == {}
 
 
 def test_a_run_that_failed_may_have_stopped_short():

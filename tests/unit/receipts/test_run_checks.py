@@ -134,6 +134,13 @@ def test_a_second_half_needs_the_first():
     [
         ("whole_worker", lambda b: b.update(outputs=b["outputs"] * 2), "outputs"),
         ("whole_worker", lambda b: b.update(mode="physical"), "gpus"),
+        ("whole_worker", lambda b: b["outputs"][1].update(sha256="0" * 64), "output-digests"),
+        ("whole_worker", lambda b: b["outputs"][1]["blocks"].pop(), "output-digests"),
+        ("whole_worker", lambda b: b["outputs"][1]["blocks"].reverse(), "output-digests"),
+        ("whole_worker", lambda b: b.update(n_out=5), "n-out"),
+        ("whole_worker", lambda b: b["outputs"].pop(0), "n-out"),
+        ("whole_worker", lambda b: b["outputs"][0].update(depth=4), "query-block"),
+        ("whole_worker", lambda b: b.update(query_block=7), "query-block"),
         ("preparation", lambda b: b["outputs"].reverse(), "outputs-sorted"),
         ("preparation", lambda b: b.update(inputs=b["inputs"] * 2), "inputs-sorted"),
         ("preparation", lambda b: b["outputs"].pop(0), "places-in-outputs"),

@@ -100,6 +100,15 @@ def test_the_full_scope_names_what_it_was_compared_with(change, lacks):
     assert lacks in failures(body)["full-references"].found
 
 
+@pytest.mark.parametrize("name", ["checkpoint_sha256", "input_set_sha256"])
+def test_the_full_scope_is_about_what_its_worker_was_run_with(name):
+    body = samples.qualification()
+    samples.worker_arm(body)["facts"][name] = samples.digest("0")
+    assert set(failures(body)) == {"worker-inputs"}
+    del samples.worker_arm(body)["facts"][name]
+    assert set(failures(body)) == {"worker-inputs"}
+
+
 @pytest.mark.parametrize("change", [{"transport": "ssh"}, {"exclusion": "host"}])
 def test_a_rehearsal_may_be_held_anywhere(change):
     body = samples.rehearsal()

@@ -332,3 +332,28 @@ def test_a_sender_keeps_the_limits():
 def test_the_wire_and_the_ranks_mean_the_same_bytes(block):
     assert drafts.CANDIDATES == WIDTH
     assert drafts.reply_bytes(block) == packing.reply_bytes(block)
+
+
+KEY = 987654321
+SECRET = {"verb": "OPEN", "sequence": 1, "request": 1, "key": KEY}
+KEPT = {
+    "a body": frame(json.dumps(SECRET).encode(), b"xx"),
+    "as text": frame(json.dumps({**SECRET, "key": str(KEY)}).encode()),
+    "cut off": frame(json.dumps(SECRET)[:-1].encode()),
+    "unknown verb": frame(json.dumps({**SECRET, "verb": "OPN"}).encode()),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_bad_frame_is_told_without_what_stood_in_it(name):
+    """A refusal is logged, and a request's key is in no line of a log."""
+    with pytest.raises(WrongError) as caught:
+        list(Decoder(drafts.QUESTIONS).feed(KEPT[name]))
+    assert str(KEY) not in caught.value.refusal.found
+
+
+def test_a_bad_frame_is_told_by_member():
+    sent = frame(json.dumps({**SECRET, "key": "x"}).encode())
+    with pytest.raises(WrongError) as caught:
+        list(Decoder(drafts.QUESTIONS).feed(sent))
+    assert caught.value.refusal.found == "OPEN.key: Input should be a valid integer"

@@ -1,5 +1,6 @@
 """These tests import the GPU side, which chooses the interpreter when Triton is imported."""
 
+import contextlib
 import os
 
 os.environ["TRITON_INTERPRET"] = "1"
@@ -15,6 +16,7 @@ from pp4.worker.compiling import Homes
 from pp4.worker.device import Seats
 from pp4.worker.inputs import geometry_of
 from pp4.worker.interpreted import Interpreted
+from tests.unit.worker.fronts import Worker
 from tests.unit.worker.owners import SHAPE, Asker
 
 
@@ -50,3 +52,29 @@ def bench(tmp_path, monkeypatch):
     one.link.connect()
     yield one
     one.close()
+
+
+@pytest.fixture
+def make_worker(tmp_path):
+    """Makes workers that end with the test."""
+    with contextlib.ExitStack() as ending:
+
+        def made(**given):
+            worker = Worker(tmp_path / f"worker-{len(ending._exit_callbacks)}.sock", **given)
+            ending.callback(worker.close)
+            return worker
+
+        yield made
+
+
+@pytest.fixture
+def worker(make_worker):
+    """A worker that serves."""
+    return make_worker()
+
+
+@pytest.fixture
+def client(worker):
+    """A client that was greeted, at a depth of 4."""
+    with worker.client() as connected:
+        yield connected

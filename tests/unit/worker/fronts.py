@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 import hashlib
+import socket
 import threading
 import time
 from concurrent.futures import Future
 
 import numpy as np
+import pytest
 
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
-from pp4.wire.drafts import reply_bytes
+from pp4.wire.draft_frames import Decoder
+from pp4.wire.drafts import ANSWERS, Draft
 from pp4.wire.offers import Offer
 from pp4.worker.client import Client
 from pp4.worker.front.limits import Limits
@@ -79,6 +82,7 @@ class Ranks:
         self.calls = []
         self.refusing = {}
         self.entered, self.overlapped = threading.Event(), False
+        self.blocking, self.stubborn = {"draft"}, False
         self._busy = False
         self._gate, self._lost = asyncio.Event(), asyncio.get_running_loop().create_future()
         self._gate.set()
@@ -92,12 +96,20 @@ class Ranks:
             await asyncio.sleep(0)
             if verb in self.refusing:
                 raise self.refusing.pop(verb)
-            if verb == "draft":
+            if verb in self.blocking:
                 self.entered.set()
-                await self._gate.wait()
+                await self._pass()
             yield
         finally:
             self._busy = False
+
+    async def _pass(self):
+        try:
+            await self._gate.wait()
+        except asyncio.CancelledError:
+            if not self.stubborn:
+                raise
+            await self._gate.wait()
 
     async def open(self, request):
         async with self._call("open", request):
@@ -214,4 +226,52 @@ class Worker:
             self._loop.close()
 
 
-assert len(reply_of(4, 0, 0, 0, 0, False, b"")) == reply_bytes(BLOCK)
+@contextlib.contextmanager
+def refused(code, where=""):
+    """Expects a refusal that names a member."""
+    with pytest.raises(Pp4Error) as caught:
+        yield caught
+    assert caught.value.refusal.code is code
+    assert where in caught.value.refusal.where
+
+
+def ready(client, *requests, tokens=2):
+    """Open requests with features."""
+    for request in requests:
+        client.open(request, key=100 + request)
+        client.features(request, features_of(request, tokens))
+
+
+def raw(worker):
+    """A connection without a client."""
+    connected = socket.socket(socket.AF_UNIX)
+    connected.settimeout(PATIENT_S)
+    connected.connect(str(worker.path))
+    return connected
+
+
+def answers(connected, count):
+    """Read as many answers, or all until the end where it is None."""
+    decoder, found = Decoder(ANSWERS), []
+    while count is None or len(found) < count:
+        data = connected.recv(1 << 16)
+        if not data:
+            break
+        found += [frame.message for frame in decoder.feed(data)]
+    return found
+
+
+def draft(**changed):
+    """A draft of request 1 with two tokens, changed."""
+    members = {
+        "sequence": 900,
+        "request": 1,
+        "generation": 0,
+        "slot": 0,
+        "round": 7,
+        "position": 3,
+        "anchor": 5,
+        "mode": "sampled",
+        "temperature": 0.5,
+    }
+    return Draft(**{**members, **changed})

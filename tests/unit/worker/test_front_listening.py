@@ -1,6 +1,8 @@
 """Where a worker listens: for its own user, on this machine, and never over another worker."""
 
+import contextlib
 import os
+import resource
 import socket
 import stat
 import subprocess
@@ -11,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from pp4.errors import Code, RefusedError
+from pp4.wire.draft_frames import encode
+from pp4.wire.drafts import Status
 from pp4.worker.client import Client
 from pp4.worker.front.listening import listen_tcp, listen_unix
-from tests.unit.worker.fronts import PATIENT_S, Worker
+from tests.unit.worker.fronts import PATIENT_S, Worker, answers
 
 NOBODY = 65534
 
@@ -236,3 +240,36 @@ def test_a_client_does_not_talk_to_another_users_worker():
             refused(Code.PEER_USER, Client.unix, path)
         finally:
             other.communicate(b"end\n", PATIENT_S)
+
+
+@contextlib.contextmanager
+def no_descriptor_free():
+    """This process can open nothing more."""
+    limits, taken = resource.getrlimit(resource.RLIMIT_NOFILE), []
+    highest = max(int(one) for one in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, limits[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for one in taken:
+            os.close(one)
+
+
+def test_whoever_comes_while_descriptors_are_short_is_let_in_later(worker, monkeypatch):
+    """It is tried again and again, and said once."""
+    monkeypatch.setattr("pp4.worker.front.server._PAUSE_S", 0.001)
+    tried, listen = [], worker.server._listen
+    monkeypatch.setattr(worker.server, "_listen", lambda one: (tried.append(one), listen(one)))
+    with socket.socket(socket.AF_UNIX) as late:
+        late.settimeout(PATIENT_S)
+        with no_descriptor_free():
+            late.connect(str(worker.path))
+            worker.until(lambda: len(tried) >= 5)
+        late.sendall(encode(Status(sequence=3)))
+        (standing,) = answers(late, 1)
+    assert (standing.sequence, standing.state) == (3, "serving")
+    assert [event for event, _ in worker.events].count("accept failed") == 1

@@ -73,6 +73,17 @@ def test_a_manager_that_cannot_be_reached_is_said_once(where):
     assert told[0][1]["found"]
 
 
+def test_a_manager_that_is_back_hears_again(tmp_path):
+    """It was started anew, or descriptors were short; its watchdog waits for a word."""
+    told, complain = complaints()
+    tell = Notifier(Service(str(tmp_path / "n")), complain)
+    tell.ready("serving")
+    with manager(tmp_path, False) as (listening, _):
+        tell.alive()
+        assert heard(listening) == ["WATCHDOG=1"]
+    assert len(told) == 1
+
+
 def test_a_manager_that_does_not_read_keeps_nobody_waiting(tmp_path):
     told, complain = complaints()
     with manager(tmp_path, False) as (listening, where):

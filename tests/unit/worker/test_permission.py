@@ -3,11 +3,15 @@
 import copy
 import hashlib
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
 from pp4.clock import ManualClock
 from pp4.errors import Code, Exit, RefusedError
+from pp4.hold.processes import start_token
 from pp4.receipts.build import build, seal
 from pp4.receipts.digests import file_digest, installed_source
 from pp4.receipts.private import redact
@@ -111,7 +115,6 @@ def tampered():
         (lambda: b"", Code.NOT_JSON),
         (lambda: seal(redact(json.loads(RAW))), Code.SUBJECT_MISMATCH),
     ],
-    ids=str,
 )
 def test_a_receipt_that_opens_nothing(tmp_path, raw, code):
     allowed = Permission(by_receipt(tmp_path, raw()), sampled=True)
@@ -171,14 +174,21 @@ def test_gpus_that_changed_since(tmp_path, rank, change, word):
     assert word in refusal.where
 
 
-def test_firmware_counts_where_both_tell_it(tmp_path):
+def test_firmware_counts_where_the_receipt_tells_it(tmp_path):
+    """As for ``pp4 gate``: a driver that tells it no more is another one than it was."""
     body = samples.qualification()
     body["gpus"][1]["facts"] = {"vbios": "97"}
     serve = by_receipt(tmp_path, build(body))
     refusal = refused(Permission(serve, sampled=True).before_start, HERE)
     assert (refusal.code, refusal.expected, refusal.found) == (Code.SUBJECT_MISMATCH, "97", "96")
     untold = [one.model_copy(update={"vbios": None}) for one in GPUS]
-    Permission(serve, sampled=True).before_start(Here(SOURCE, "boot-1", untold))
+    here = Here(SOURCE, "boot-1", untold)
+    refusal = refused(Permission(serve, sampled=True).before_start, here)
+    assert (refusal.expected, refusal.found) == ("97", "not told")
+    body["gpus"][1]["facts"] = {"vbios": "not told"}
+    serve = by_receipt(tmp_path, build(body))
+    for found in (HERE, here):
+        Permission(serve, sampled=True).before_start(found)
 
 
 # Each is one thing that a worker has loaded and that was not qualified.
@@ -285,6 +295,7 @@ class Hold:
             "nonce_sha256": hashlib.sha256(b"secret").hexdigest(),
             "deadline_boottime_ns": str(END_NS),
             "source_digest": SOURCE,
+            "coordinator": {"pid": os.getpid(), "start_token": start_token(os.getpid())},
         }
         self.register()
 
@@ -357,6 +368,31 @@ def test_what_the_host_wrote_down_counts(hold, changes, code):
 @pytest.mark.parametrize("name", ["closing.json", "closed.json"])
 def test_a_hold_that_ends_allows_nothing(hold, name):
     (hold.public / name).write_text("{}")
+    assert refused(hold.permission().before_start, HERE).code is Code.UNKNOWN_HOLD
+
+
+def test_a_hold_whose_supervisor_was_killed_allows_nothing(hold):
+    """It leaves no tombstone, and the kernel has let go of its locks."""
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as supervisor:
+        told = {"pid": supervisor.pid, "start_token": start_token(supervisor.pid)}
+        hold.register(coordinator=told)
+        hold.permission().before_start(HERE)
+        supervisor.kill()
+        # dead and not reaped: its process id is still its own
+        os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOWAIT)
+        assert refused(hold.permission().before_start, HERE).code is Code.UNKNOWN_HOLD
+    refusal = refused(hold.permission().before_start, HERE)
+    assert (refusal.code, refusal.next) == (Code.UNKNOWN_HOLD, "pp4 hold status")
+    assert "supervisor" in refusal.expected
+
+
+@pytest.mark.parametrize(
+    "coordinator",
+    [None, {}, {"pid": os.getpid(), "start_token": "1"}, {"pid": "\0", "start_token": "1"}],
+)
+def test_a_registration_without_a_supervisor_that_lives(hold, coordinator):
+    hold.register(coordinator=coordinator)
     assert refused(hold.permission().before_start, HERE).code is Code.UNKNOWN_HOLD
 
 
