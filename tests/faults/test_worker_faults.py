@@ -215,12 +215,13 @@ def serves(worker):
 # -- a rank ---------------------------------------------------------------------------------
 
 
-def test_a_rank_killed_before_it_is_primed(chain):
+def test_a_rank_killed_before_the_worker_serves(chain):
     worker = chain.start()
-    worker.until("starting")
-    # it stays there: being primed takes both
+    coming = ("starting", "primed")
+    worker.until(*coming)
+    # it comes no further: every step takes both
     os.kill(worker.ranks[1], signal.SIGSTOP)
-    assert worker.until("starting").offer is None
+    assert worker.until(*coming).offer is None
     with worker.client() as waiting:
         assert codes([outcome(waiting.hello, 4)]) == [Code.UNPRIMED]
         os.kill(worker.ranks[1], signal.SIGKILL)
