@@ -72,12 +72,23 @@ def facts_of_this_machine(machine: Settings) -> Mapping[str, object]:
         RefusedError: ``NO_GPU_PAIR``; ``HELD_BY``, the GPUs are in use; what the process refuses.
         TimedOutError: ``STEP_TIMEOUT``.
     """
-    pair = first_pair(look_at_gpus())
+    report = look_at_gpus()
+    pair = first_pair(report)
     if pair is None:
-        # it says itself what is missing
-        return ask_machine()
+        found = f"{len(report.gpus)} GPUs, and no two of them"
+        raise RefusedError(
+            Refusal(
+                Code.NO_GPU_PAIR,
+                "this machine",
+                "two GPUs that reach each other",
+                found,
+                source="NVML, as far as CUDA_VISIBLE_DEVICES leaves it visible",
+                next="pp4 doctor",
+            )
+        )
     with open_exclusion(machine.host_dir, machine.state_dir).locked(pair):
-        return ask_machine()
+        # by name: its driver tells of GPUs that a setting hides, and whose locks nobody has here
+        return ask_machine(gpus=pair)
 
 
 def look_for_run(command: str) -> GpuReport:

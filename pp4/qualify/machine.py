@@ -24,19 +24,20 @@ LIMIT_S: Final = 180.0
 
 
 def ask_machine(
-    argv: Sequence[str] | None = None, *, limit_s: float = LIMIT_S
+    argv: Sequence[str] | None = None, *, gpus: Sequence[str] = (), limit_s: float = LIMIT_S
 ) -> Mapping[str, object]:
     """Return what :class:`pp4.wire.machine.Machine` describes, not yet validated.
 
     Args:
         argv: the program to ask; :data:`PROGRAM` where None.
+        gpus: UUIDs of the pair that it runs a block on; the first pair of all where there are none.
         limit_s: seconds until it is killed.
 
     Raises:
         RefusedError: what it refuses itself, or ``UNREADABLE`` where it gives no such answer.
         TimedOutError: ``STEP_TIMEOUT``.
     """
-    argv = list(argv or PROGRAM)
+    argv = [*(argv or PROGRAM), *gpus]
     try:
         done = subprocess.run(
             argv,

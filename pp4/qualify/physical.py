@@ -20,7 +20,7 @@ from pp4.qualify.soak import with_soak
 from pp4.qualify.whole_settings import PHYSICAL
 from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
 from pp4.receipts.digests import Source
-from pp4.receipts.hardware_checks import PAIR_KERNEL, SOLO_KERNEL, WORKER_PAIR
+from pp4.receipts.hardware_checks import PAIR_KERNEL, SOLO_KERNEL, WORKER_BIAS, WORKER_PAIR
 from pp4.wire.gpus import Gpu, GpuReport, find, first_pair
 
 _SEEDS = "Weights and logits were made from seeds; no trained model took part."
@@ -161,7 +161,7 @@ FULL = Kind(
     "full",
     FULL_LIMITS,
     all_gates.FULL,
-    frozenset({PAIR_KERNEL, SOLO_KERNEL, WORKER_PAIR}),
+    frozenset({PAIR_KERNEL, SOLO_KERNEL, WORKER_PAIR, WORKER_BIAS}),
 )
 SOLO = Kind(
     Command.SOLO,
@@ -212,7 +212,7 @@ def run_gates(
     members = {
         "kind": run.kind,
         "scope": run.scope,
-        "limits": list(run.limits),
+        "limits": [*run.limits, *(whole.limits if run.scope == "full" else ())],
         **receipt.members(hold, context, results, gates, GOOD, run.kernels),
     }
     soaked = soak_result(results)

@@ -22,7 +22,7 @@ from pp4.qualify.pair_qualify import VERDICT_EXIT, ArmResult, verdict
 from pp4.receipts.build import build
 from pp4.receipts.canonical import parse
 from pp4.receipts.digests import Source, installed_source, sha256_hex
-from pp4.receipts.hardware_checks import PAIR_KERNEL, SOLO_KERNEL, WORKER_PAIR
+from pp4.receipts.hardware_checks import PAIR_KERNEL, SOLO_KERNEL, WORKER_BIAS, WORKER_PAIR
 from pp4.receipts.private import opened
 from pp4.receipts.store import write_new
 from pp4.wire.facts import Primed
@@ -170,6 +170,7 @@ def _kernels(context: Context, names: Collection[str] | None) -> list[dict[str, 
         PAIR_KERNEL: context.record.primed,
         SOLO_KERNEL: context.record.solo,
         WORKER_PAIR: () if whole is None else whole.served.kernels,
+        WORKER_BIAS: () if whole is None else whole.served.bias,
     }
     rows = [kernel_row(name, one) for name, ones in loaded.items() for one in ones]
     if context.settings.solo:

@@ -9,7 +9,7 @@ from pp4.qualify.context import Context
 from pp4.qualify.judge.whole_worker import WholeRun
 from pp4.qualify.progress import Progress
 from pp4.receipts.digests import sha256_hex
-from pp4.receipts.hardware_checks import WORKER_SOLO
+from pp4.receipts.hardware_checks import WORKER_BIAS, WORKER_SOLO
 from pp4.wire.frozen import FrozenOutput
 from pp4.wire.gpus import GpuReport
 
@@ -43,6 +43,7 @@ def record(
     ran = whole_worker.run(context, context.whole, solo=True)
     device = context.settings.devices[0]
     code = judge.sound(ran, (device, device), context.whole.batch, compiles=True)
+    code = code or judge.loaded(ran.served, context.record.libraries)
     _, rested = context.at_rest()
     code = code or (None if rested else Code.LEAK)
     hold.journal.add(_STEP, "end", found="pass" if code is None else f"failed({code})")
@@ -53,12 +54,11 @@ def _members(
     hold: OpenHold, context: Context, ran: WholeRun, code: Code | None
 ) -> dict[str, object]:
     frozen = ran.frozen
-    first = ran.served.kernels[0]
     return {
         "kind": "whole_worker",
         "mode": "solo",
         "verdict": "recorded" if code is None else "wrong",
-        "limits": list(LIMITS),
+        "limits": [*LIMITS, *context.whole.limits],
         "hold": receipt.hold_of(hold),
         "definition": {"id": frozen.definition, "sha256": frozen.definition_sha256},
         "query_block": frozen.query_block,
@@ -74,7 +74,10 @@ def _members(
             "found": "nothing wrong" if code is None else str(code),
         },
         # two processes ran on one device, and a receipt of it has one rank
-        "kernels": [receipt.kernel_row(WORKER_SOLO, first)],
+        "kernels": [
+            receipt.kernel_row(WORKER_SOLO, ran.served.kernels[0]),
+            *(receipt.kernel_row(WORKER_BIAS, one) for one in ran.served.bias[:1]),
+        ],
         "libraries": [library.model_dump() for library in context.record.libraries],
         "elapsed_ns": str(frozen.elapsed_ns),
         "private": receipt.private_of_host(),

@@ -34,6 +34,13 @@ class Whole:
     run_s: float
     checkpoint: str | None = None
 
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What a receipt cannot show with this drafter."""
+        if self.checkpoint is not None:
+            return ()
+        return ("The worker's drafter was made up from a seed; no trained model took part.",)
+
     def as_facts(self) -> dict[str, Fact]:
         """Return them as a receipt holds them; a path of a host is named as such and not told."""
         sizes: dict[str, Fact] = {}

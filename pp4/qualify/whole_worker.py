@@ -18,7 +18,7 @@ from pp4.hold.processes import boot_id
 from pp4.qualify.asking import Asker
 from pp4.qualify.context import Context
 from pp4.qualify.gates import looking
-from pp4.qualify.judge.whole_worker import Binary, Identity, WholeRun
+from pp4.qualify.judge.whole_worker import Binary, Identity, WholeRun, binaries
 from pp4.qualify.whole_settings import Whole
 from pp4.wire.facts import read
 from pp4.wire.frozen import (
@@ -211,7 +211,7 @@ def identity_of(context: Context, ran: WholeRun, solo_kernels: frozenset[Binary]
         query_block=frozen.query_block,
         checkpoint_sha256=ran.checkpoint_sha256,
         input_set_sha256=frozen.input_set_sha256,
-        solo_kernels=solo_kernels,
+        solo_kernels=solo_kernels | binaries(ran.served.bias),
         outputs=frozen.outputs,
     )
 

@@ -20,12 +20,15 @@ SOLO_KERNEL: Final = "sampled_fused.solo"
 WORKER_PAIR: Final = "sampled_fused.pair.worker"
 """The kernel that a pair's worker loads: the same source, in the shape of a checkpoint."""
 WORKER_SOLO: Final = "sampled_fused.solo.worker"
+WORKER_BIAS: Final = "bias_rows.worker"
+"""The kernel by which a worker makes Markov bias rows, for the rank of its checkpoint's head."""
 KERNELS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "qualification": (PAIR_KERNEL, SOLO_KERNEL),
     "solo": (SOLO_KERNEL,),
 }
 """Kind to the names of the kernels that its gates launch, on each of its ranks; in scope ``full`` a
-worker launches another."""
+worker launches others."""
+_OF_WORKER: Final = (WORKER_PAIR, WORKER_BIAS)
 BOOT_LEAF: Final = "host.boot_id"
 """Where ``private`` holds the boot id, if the HOLD does not state it openly."""
 _LIBRARIES: Final = {"the driver's": "libcuda.so", "the CUDA runtime's": "libcudart"}
@@ -121,7 +124,7 @@ def _kernels(receipt: Physical, ranks: list[int]) -> list[Check]:
         for kernel in receipt.kernels
         if kernel.ptx_sha256 is None or kernel.cubin_sha256 is None
     ]
-    wanted = KERNELS_OF[receipt.kind] + ((WORKER_PAIR,) if receipt.scope == "full" else ())
+    wanted = KERNELS_OF[receipt.kind] + (_OF_WORKER if receipt.scope == "full" else ())
     compiled: dict[str, set[int]] = {name: set() for name in wanted}
     for kernel in receipt.kernels:
         compiled.setdefault(kernel.name, set()).add(kernel.rank)

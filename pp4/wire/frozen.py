@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from pp4.wire.facts import Primed, Shape
+from pp4.wire.facts import Library, Primed, Shape
 from pp4.wire.frames import Model
 
 InputSet = Literal["full", "small"]
@@ -136,6 +136,8 @@ class Served(Model):
         socket: where it listens.
         kernels: what each rank has loaded, rank 0 first.
         shape: what that was compiled for.
+        bias: what makes bias rows on each rank; empty where that is no kernel.
+        libraries: that rank 0 has mapped; none where no GPU is used.
         versions: of Python, torch and Triton.
         compilations: of each rank since it was primed; None where nothing could be seen.
     """
@@ -144,6 +146,8 @@ class Served(Model):
     socket: str
     kernels: Annotated[tuple[Primed, ...], Field(min_length=1, max_length=2)]
     shape: Shape
+    bias: Annotated[tuple[Primed, ...], Field(max_length=2)]
+    libraries: tuple[Library, ...]
     versions: dict[str, str]
     compilations: tuple[int | None, int | None]
 

@@ -227,10 +227,18 @@ class Cuda:
         """The product's own."""
         return SampledBlock
 
-    def prime_drafter(self, config: DrafterConfig) -> None:
-        """Compile and load the bias rows' kernel and the backbone's."""
-        bias_rows.prime(config.markov_rank, self.where)
+    def prime_drafter(self, config: DrafterConfig) -> Compiled | None:
+        """Compile and load the bias rows' kernel and the backbone's; -> the bias rows'."""
+        built = bias_rows.prime(config.markov_rank, self.where)
         fused.prime(config, self.where)
+        return Compiled(
+            target=built.target,
+            ptx_sha256=built.ptx_sha256,
+            cubin_sha256=built.cubin_sha256,
+            # it waits for nobody, so there is no order that it could break
+            faults=(),
+            resident=built.resident,
+        )
 
     def pin(self, memory: torch.Tensor) -> None:
         """Register the pages with the driver."""

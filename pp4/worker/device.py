@@ -101,8 +101,12 @@ class Device(Protocol):
     def make_block(self) -> MakeBlock:
         """Makes buffers and launches of a shape of the sampled path."""
 
-    def prime_drafter(self, config: DrafterConfig) -> None:
-        """Compile and load what a drafter launches besides the kernel of the sampled path."""
+    def prime_drafter(self, config: DrafterConfig) -> Compiled | None:
+        """Compile and load what a drafter launches besides the kernel of the sampled path.
+
+        Returns:
+            the kernel that makes bias rows, which sampled rows rest on; None where there is none.
+        """
 
     def pin(self, memory: torch.Tensor) -> None:
         """Let this device copy from and to the host's memory directly, for as long as it runs."""

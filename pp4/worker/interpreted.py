@@ -92,8 +92,9 @@ class Interpreted:
         """The product's own."""
         return SampledBlock
 
-    def prime_drafter(self, config: DrafterConfig) -> None:
+    def prime_drafter(self, config: DrafterConfig) -> Compiled | None:
         """On a CPU it launches no other kernels."""
+        return None
 
     def pin(self, memory: torch.Tensor) -> None:
         """There is no other memory to copy to."""

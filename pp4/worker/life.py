@@ -134,7 +134,8 @@ class Life:
         try:
             async with asyncio.timeout(self._start_s):
                 await drafting.prime()
-                self._permission.after_priming(Loaded(drafting.kernels, await drafting.libraries()))
+                loaded = Loaded(drafting.kernels, await drafting.libraries(), drafting.bias)
+                self._permission.after_priming(loaded)
                 self._server.primed()
                 self._notifier.status("primed")
                 await drafting.serve()
@@ -142,7 +143,7 @@ class Life:
             expected = f"a worker that serves within {self._start_s:g} s"
             refusal = Refusal(Code.STEP_TIMEOUT, "start", expected, self._server.state)
             raise TimedOutError(refusal) from error
-        facts = await self._facts()
+        facts = await self._facts(loaded)
         if serve.metrics_port is not None:
             # imported where it is wanted: a worker without metrics needs no package for them
             from pp4.worker.metrics import metrics
@@ -161,12 +162,14 @@ class Life:
         most, deadline = self._serve.limits.start_s, self._permission.deadline
         return most if deadline is None else min(most, deadline.remaining_s())
 
-    async def _facts(self) -> dict[str, object]:
+    async def _facts(self, loaded: Loaded) -> dict[str, object]:
         drafting = self._drafting
         return {
             "pids": [end.pid for end in drafting.pair.ends],
             "socket": self._serve.socket,
-            "kernels": [one.model_dump(mode="json") for one in drafting.kernels],
+            "kernels": [one.model_dump(mode="json") for one in loaded.kernels],
+            "bias": [one.model_dump(mode="json") for one in loaded.bias],
+            "libraries": [one.model_dump(mode="json") for one in loaded.libraries],
             "shape": drafting.shape.model_dump(mode="json"),
             "versions": drafting.versions,
             "compilations": await drafting.compilations(),

@@ -1,8 +1,9 @@
 """Says what this machine would run: its GPUs, a rank's libraries, the kernels as compiled here.
 
-``python -m pp4.worker.machine`` prints one :class:`pp4.wire.machine.Machine`, or a refusal and exit
-code 3.  It takes the way of a qualification: a pair of ranks on the first two GPUs that reach each
-other, primed, joined, one block; what is hashed is what is mapped after that.
+``python -m pp4.worker.machine [UUID UUID]`` prints one :class:`pp4.wire.machine.Machine`, or a
+refusal and exit code 3.  It takes the way of a qualification: a pair of ranks on the two GPUs that
+are named, or else on the first two that reach each other, primed, joined, one block; what is hashed
+is what is mapped after that.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +108,12 @@ def _kernel(name: str, one: Primed) -> MachineKernel:
     )
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Print the facts, or the refusal; -> exit code."""
     try:
         report = read_gpus()
-        pair = first_pair(report)
+        # whoever names a pair has its locks, and those of no other
+        pair = tuple(arguments) or first_pair(report)
         if pair is None:
             found = f"{len(report.gpus)} GPUs, and no two of them"
             raise RefusedError(
@@ -127,4 +130,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

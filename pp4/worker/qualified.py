@@ -11,7 +11,7 @@ from pp4.receipts.bindings import differences, facts_of
 from pp4.receipts.canonical import shown
 from pp4.receipts.envelope import OpenLeaf
 from pp4.receipts.gates import Qualification
-from pp4.receipts.hardware_checks import PAIR_KERNEL
+from pp4.receipts.hardware_checks import PAIR_KERNEL, WORKER_BIAS
 from pp4.receipts.verify import verify_bytes
 from pp4.wire.facts import Library, Primed
 from pp4.wire.machine import MachineGpu
@@ -29,10 +29,12 @@ class Loaded:
     Attributes:
         kernels: of both ranks, the sampled ones.
         libraries: that rank 0 has mapped.
+        bias: what makes bias rows on each rank, where that is a kernel.
     """
 
     kernels: Sequence[Primed]
     libraries: Sequence[Library]
+    bias: Sequence[Primed] = ()
 
 
 def qualified(raw: bytes, source_digest: str, file: str) -> Qualification:
@@ -98,22 +100,14 @@ def require_loaded(receipt: Qualification, loaded: Loaded) -> None:
     """Refuse a worker that has loaded anything else than was qualified.
 
     Each kernel has to be one of the pair's kernels that the receipt lists for its rank, by PTX and
-    by binary.  Libraries are compared by name: a worker and the gates load more than the other.
+    by binary, and what makes bias rows the one that the worker of gate 6 had.  Libraries are
+    compared by name: a worker and the gates load more than the other.
 
     Raises:
         RefusedError: ``SUBJECT_MISMATCH``.
     """
-    ranks = {one.rank for one in loaded.kernels}
-    if ranks != {0, 1}:
-        found = f"those of ranks {sorted(ranks)}"
-        _refuse(Code.SUBJECT_MISMATCH, f"{WHERE}, kernels", "kernels of both ranks", found)
-    for one in loaded.kernels:
-        known = set(_pair_kernels(receipt, one.rank, one.target))
-        if (one.ptx_sha256, one.cubin_sha256) not in known:
-            where = f"{WHERE}, kernel {one.key} of rank {one.rank} for {one.target}"
-            told = " or ".join(f"ptx {ptx}, cubin {cubin}" for ptx, cubin in sorted(known))
-            found = f"ptx {one.ptx_sha256}, cubin {one.cubin_sha256}"
-            _refuse(Code.SUBJECT_MISMATCH, shown(where, 300), told or "one that was run", found)
+    _require_kernels(receipt, loaded.kernels, PAIR_KERNEL)
+    _require_kernels(receipt, loaded.bias, WORKER_BIAS)
     digests: dict[str, set[str]] = {}
     for library in loaded.libraries:
         digests.setdefault(library.name, set()).add(library.sha256)
@@ -123,10 +117,27 @@ def require_loaded(receipt: Qualification, loaded: Loaded) -> None:
         _refuse(Code.SUBJECT_MISMATCH, f"{WHERE}, libraries", "as in the receipt", found)
 
 
-def _pair_kernels(receipt: Qualification, rank: int, target: str) -> Iterator[tuple[str, str]]:
-    """PTX and cubin of every kernel of a pair that a receipt has for a rank."""
+def _require_kernels(receipt: Qualification, kernels: Sequence[Primed], name: str) -> None:
+    """Refuse kernels that are not, rank by rank, of those that a receipt has under a name."""
+    ranks = {one.rank for one in kernels}
+    if ranks != {0, 1}:
+        found = f"those of ranks {sorted(ranks)}"
+        _refuse(Code.SUBJECT_MISMATCH, f"{WHERE}, {name}", "kernels of both ranks", found)
+    for one in kernels:
+        known = set(_kernels(receipt, name, one.rank, one.target))
+        if (one.ptx_sha256, one.cubin_sha256) not in known:
+            where = f"{WHERE}, kernel {one.key} of rank {one.rank} for {one.target}"
+            told = " or ".join(f"ptx {ptx}, cubin {cubin}" for ptx, cubin in sorted(known))
+            found = f"ptx {one.ptx_sha256}, cubin {one.cubin_sha256}"
+            _refuse(Code.SUBJECT_MISMATCH, shown(where, 300), told or "one that was run", found)
+
+
+def _kernels(
+    receipt: Qualification, name: str, rank: int, target: str
+) -> Iterator[tuple[str, str]]:
+    """PTX and cubin of every kernel of a name, or below it, that a receipt has for a rank."""
     for kernel in receipt.kernels:
-        named = kernel.name == PAIR_KERNEL or kernel.name.startswith(f"{PAIR_KERNEL}.")
+        named = kernel.name == name or kernel.name.startswith(f"{name}.")
         whole = kernel.ptx_sha256 is not None and kernel.cubin_sha256 is not None
         if named and whole and (kernel.rank, kernel.target) == (rank, target):
             yield str(kernel.ptx_sha256), str(kernel.cubin_sha256)

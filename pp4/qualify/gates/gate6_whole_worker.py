@@ -31,8 +31,11 @@ def _worker(context: Context, *, solo: bool) -> tuple[WholeRun, Code | None]:
     ran = whole_worker.run(context, context.whole, solo=solo)
     devices = context.settings.devices
     named = (devices[0], devices[0]) if solo else devices
-    compiles = bool(context.hold.gpus)
-    return ran, judge.sound(ran, named, context.whole.batch, compiles=compiles)
+    on_gpus = bool(context.hold.gpus)
+    code = judge.sound(ran, named, context.whole.batch, compiles=on_gpus)
+    if on_gpus:
+        code = code or judge.loaded(ran.served, context.record.libraries)
+    return ran, code
 
 
 def _compiled(context: Context, shape: Shape) -> tuple[tuple[Primed, ...], tuple[Primed, ...]]:

@@ -37,7 +37,7 @@ from pp4.qualify.judge.preflight import (
     pattern,
 )
 from pp4.qualify.judge.priming import crowded, one_specialisation, primed, unprimed
-from pp4.qualify.judge.whole_worker import archived, binaries, identity, sound
+from pp4.qualify.judge.whole_worker import archived, binaries, identity, loaded, sound
 
 __all__ = [
     "IDLE_BYTES",
@@ -61,6 +61,7 @@ __all__ = [
     "late_answer",
     "left_behind",
     "libraries",
+    "loaded",
     "longest",
     "mapped",
     "mixed",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pp4.errors import Code
 from pp4.qualify.judge.preflight import mapped
 from pp4.receipts.runs import WholeWorker
-from pp4.wire.facts import Primed
+from pp4.wire.facts import Library, Primed
 from pp4.wire.frozen import FrozenFacts, FrozenOutput, Served, Settled, TornDown
 
 _RANKS = 2
@@ -47,7 +47,8 @@ class Identity:
         query_block: queries of a block.
         checkpoint_sha256: of the drafter.
         input_set_sha256: of the inputs.
-        solo_kernels: the solo kernel of the worker's shape as it is compiled there.
+        solo_kernels: the solo kernel of the worker's shape as it is compiled there, and the kernel
+            that makes bias rows.
         outputs: sorted.
     """
 
@@ -102,11 +103,34 @@ def sound(run: WholeRun, devices: Sequence[str], batch: int, *, compiles: bool) 
         return Code.INCOMPLETE
     return (
         _kernels(run.served.kernels)
+        or (_kernels(run.served.bias) if compiles else None)
         or mapped(run.mapped)
         or _drafted(frozen, batch)
         or _together(frozen, run.settled)
         or _ended(run.served, run.ended)
     )
+
+
+def loaded(served: Served, libraries: Sequence[Library]) -> Code | None:
+    """Whether a worker on GPUs has mapped what the gates have hashed.
+
+    Compared by name, since each loads more than the other: a receipt names those of the gates.
+
+    Args:
+        served: what it said when it began to serve.
+        libraries: as the gates have them.
+    """
+    theirs, mine = (_by_name(ones) for ones in (libraries, served.libraries))
+    common = theirs.keys() & mine.keys()
+    alike = bool(common) and all(theirs[name] == mine[name] for name in common)
+    return None if alike else Code.LIBRARY_CHANGED
+
+
+def _by_name(libraries: Sequence[Library]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for one in libraries:
+        found.setdefault(one.name, set()).add(one.sha256)
+    return found
 
 
 def _kernels(ones: Sequence[Primed]) -> Code | None:

@@ -58,6 +58,7 @@ class PairDrafting:
         self._generation = 0
         self._places: dict[int, _Place] = {}
         self.kernels: list[Primed] = []
+        self.bias: list[Primed] = []
         self.clock = SystemClock()
         self.cache_hits = self.cache_misses = 0
         self._names: tuple[Identity, ...] = ()
@@ -88,7 +89,7 @@ class PairDrafting:
             Pp4Error: a rank refused or died, or they differ.
         """
         self._ranks.listen()
-        self._names = await starting.load(self._ranks, self.setup)
+        self._names, self.bias = await starting.load(self._ranks, self.setup)
         if self.setup.sampled and not self._seats.reference:
             self.kernels = await starting.prime(
                 self._ranks, self._seats, self.config, self.setup.largest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import torch
 
 from pp4.drafter import packing
 from pp4.drafter.checkpoint.load import load
+from pp4.drafter.config import DrafterConfig
 from pp4.drafter.shapes import Path as Way
 from pp4.drafter.tp_drafter import TPDrafter
 from pp4.drafter.weights import Weights
 from pp4.errors import Code, Refusal, RefusedError
-from pp4.wire.facts import read
+from pp4.wire.facts import Primed, read
 from pp4.worker.bench import Bench
 from pp4.worker.device import PairLink
 from pp4.worker.inputs import geometry_of
@@ -70,8 +72,24 @@ class ServingRank:
         target = None if self._asked.target is None else Path(self._asked.target)
         ranks = (0, 1) if device.shards == 2 else (self._bench.rank,)
         self._parts = [load(path, rank, 2, target=target, device=device.where) for rank in ranks]
-        device.prime_drafter(self._parts[0].config)
-        return {}
+        return self._prime_drafter(self._parts[0].config)
+
+    def _prime_drafter(self, config: DrafterConfig) -> Facts:
+        """Have everything loaded that a draft launches; -> what makes bias rows, if a kernel does.
+
+        It is told, since a receipt has to name what sampled rows rest on.
+        """
+        began = time.monotonic_ns()
+        built = self._bench.device.prime_drafter(config)
+        if built is None:
+            return {"bias": None}
+        primed = Primed(
+            rank=self._bench.rank,
+            key=f"bias_rows[{config.markov_rank}]",
+            primed_ns=time.monotonic_ns() - began,
+            **built.model_dump(),
+        )
+        return {"bias": primed.model_dump(mode="json")}
 
     def _capture(self, given: Facts) -> Facts:
         """Record every shape, over the link that there is now."""

@@ -25,8 +25,12 @@ _HARMLESS = frozenset(Code) - {Code.INTERNAL}
 """Nothing was launched yet: whatever both ranks refuse alike is said as they say it."""
 
 
-async def load(ranks: Conversation, setup: Setup) -> tuple[Identity, Identity]:
-    """Load the checkpoint on both ranks; -> who they are."""
+async def load(ranks: Conversation, setup: Setup) -> tuple[tuple[Identity, Identity], list[Primed]]:
+    """Load the checkpoint on both ranks; -> who they are, and what makes bias rows on each.
+
+    Raises:
+        WrongError: ``KERNELS_DIFFER``.
+    """
     who = await ranks.both("identity", {}, _MEET_S, _HARMLESS)
     asked = Load(
         checkpoint=str(setup.checkpoint),
@@ -36,9 +40,12 @@ async def load(ranks: Conversation, setup: Setup) -> tuple[Identity, Identity]:
         cache_mib=setup.cache_mib,
         sampled=setup.sampled,
     )
-    await ranks.both("serve.load", asked.model_dump(), _LOAD_S, _HARMLESS)
+    found = await ranks.both("serve.load", asked.model_dump(), _LOAD_S, _HARMLESS)
     first, second = (read(Identity, one) for one in who)
-    return first, second
+    bias = [read(Primed, one["bias"]) for one in found if one["bias"] is not None]
+    if bias:
+        _require_same(ranks, bias)
+    return (first, second), bias
 
 
 async def prime(
@@ -53,15 +60,20 @@ async def prime(
     asked = PrimeOfRank(shape=shape_of(config), shards=2 if seats.solo else 1, recorded=True)
     found = await ranks.both("prime", asked.model_dump(), _PRIME_S, _HARMLESS)
     primed = [read(Primed, one) for one in found]
-    try:
-        require_equal(primed)
-    except WrongError as error:
-        raise ranks.fail(error) from error
+    _require_same(ranks, primed)
     room = min((one.resident for one in primed if one.resident is not None), default=None)
     if room is not None and largest >= room and not seats.solo:
         expected = f"batches of fewer rows than the {room} blocks that a GPU holds at once"
         raise RefusedError(Refusal(Code.OCCUPANCY, "batches", expected, f"{largest} rows"))
     return primed
+
+
+def _require_same(ranks: Conversation, primed: Sequence[Primed]) -> None:
+    """Both ranks run the same binary, or they are over."""
+    try:
+        require_equal(primed)
+    except WrongError as error:
+        raise ranks.fail(error) from error
 
 
 async def link(ranks: Conversation, setup: Setup, generation: int) -> Epochs:

@@ -24,6 +24,7 @@ from tests.unit.qualify.physical_runs import LIBRARIES, lab
 from tests.unit.qualify.whole_runs import digest, frozen, primed, torn_down, whole_run
 
 LEAK = Code.LEAK
+MADE_UP = "The worker's drafter was made up from a seed; no trained model took part."
 
 
 @pytest.fixture
@@ -61,11 +62,12 @@ def test_a_solo_run_leaves_the_worker_s_receipt_beside_its_own(runs):
         4,
     )
     assert (tree["hold"]["id"], tree["hold"]["fence"]) == (hold, outcome.receipt["hold"]["fence"])
-    assert tree["limits"] == list(whole_receipt.LIMITS)
+    assert tree["limits"] == [*whole_receipt.LIMITS, MADE_UP]
     assert [one["name"] for one in tree["libraries"]] == list(LIBRARIES)
-    (kernel,) = tree["kernels"]
-    assert (kernel["name"], kernel["rank"]) == ("sampled_fused.solo.worker", 0)
-    assert kernel["ptx_sha256"] == primed(0, "solo").ptx_sha256
+    assert [(one["name"], one["rank"], one["ptx_sha256"]) for one in tree["kernels"]] == [
+        ("sampled_fused.solo.worker", 0, primed(0, "solo").ptx_sha256),
+        ("bias_rows.worker", 0, primed(0, "bias").ptx_sha256),
+    ]
     assert tree["checkpoint_sha256"] == digest("checkpoint")
     assert tree["input_set_sha256"] == digest("inputs")
     found = [(one["batch"], one["n_out"], tuple(one["blocks"])) for one in tree["outputs"]]
@@ -93,7 +95,8 @@ def test_the_worker_runs_after_the_gates_and_its_steps_are_in_the_journal(runs):
 
 
 def test_a_checkpoint_of_the_host_reaches_the_worker(runs):
-    runs.solo(checkpoint="/models/d")
+    (path,) = runs.solo(checkpoint="/models/d").more
+    assert json.loads(path.read_text())["limits"] == list(whole_receipt.LIMITS)
     runs.solo()
     assert [whole.checkpoint for whole in runs.wholes] == ["/models/d", None]
     assert replace(runs.wholes[0], checkpoint=None) == PHYSICAL
@@ -167,14 +170,15 @@ def test_a_pair_that_rests_on_both_is_qualified_in_full(runs):
     assert (outcome.verdict, outcome.exit, outcome.more) == ("qualified", Exit.DONE, ())
     assert intact(outcome.receipt_path, "qualification") is Exit.DONE
     tree = outcome.receipt
-    assert (tree["scope"], tree["limits"]) == ("full", list(physical.FULL_LIMITS))
+    assert (tree["scope"], tree["limits"]) == ("full", [*physical.FULL_LIMITS, MADE_UP])
     assert tree["evidence"] == [
         {"role": "identity_reference", "kind": kind, "sha256": file_digest(raw)}
         for kind, (_, raw) in zip(("solo", "whole_worker"), evidence, strict=True)
     ]
     assert tree["checkpoint_sha256"] == digest("checkpoint")
     assert tree["input_set_sha256"] == digest("inputs")
-    names = ["sampled_fused.pair", "sampled_fused.solo", "sampled_fused.pair.worker"]
+    names = ["sampled_fused.pair", "sampled_fused.solo"]
+    names += ["sampled_fused.pair.worker", "bias_rows.worker"]
     found = [(one["name"], one["rank"]) for one in tree["kernels"]]
     assert found == [(name, rank) for name in names for rank in (0, 1)]
     steps = [(g["gate"], a["arm"], a["found"]) for g in tree["gates"] for a in g["arms"]]

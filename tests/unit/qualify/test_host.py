@@ -50,7 +50,7 @@ def test_a_setting_that_may_mean_other_gpus_is_refused(names):
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
     """A machine of two GPUs that answers; -> settings, and who holds the locks."""
-    text = f"print({json.dumps({'said': 1})!r})"
+    text = "import json, sys; print(json.dumps({'said': sys.argv[1:]}))"
     monkeypatch.setattr(asking, "PROGRAM", (sys.executable, "-c", text))
     monkeypatch.setattr(host, "look_at_gpus", lambda: report(gpu(0), gpu(1)))
     exclusion = private(tmp_path)
@@ -63,14 +63,16 @@ def test_a_machine_is_asked_under_the_locks_of_its_pair(asked, monkeypatch):
     seen = []
     real = asking.ask_machine
 
-    def ask():
+    def ask(*, gpus):
         with pytest.raises(RefusedError) as caught, exclusion.locked([UUIDS[0]]):
             pass
         seen.append(caught.value.refusal.code)
-        return real()
+        assert gpus == UUIDS
+        return real(gpus=gpus)
 
     monkeypatch.setattr(host, "ask_machine", ask)
-    assert host.facts_of_this_machine(settings) == {"said": 1}
+    # what runs there has the pair by name: the driver tells it of every GPU
+    assert host.facts_of_this_machine(settings) == {"said": list(UUIDS)}
     assert seen == [Code.HELD_BY]
     # and they are let go
     with exclusion.locked(UUIDS):
@@ -93,14 +95,18 @@ def test_a_run_is_told_first_what_is_not_installed(monkeypatch, capsys):
 @pytest.mark.parametrize("held", UUIDS)
 def test_gpus_in_use_are_not_asked(asked, monkeypatch, held):
     settings, exclusion = asked
-    monkeypatch.setattr(host, "ask_machine", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(host, "ask_machine", lambda **_: pytest.fail("asked"))
     with exclusion.locked([held]), pytest.raises(RefusedError) as caught:
         host.facts_of_this_machine(settings)
     assert caught.value.refusal.code is Code.HELD_BY
 
 
-def test_a_machine_without_a_pair_says_itself_what_is_missing(asked, monkeypatch):
-    settings, exclusion = asked
+def test_where_no_pair_is_visible_no_gpu_is_used(asked, monkeypatch):
+    """There may be one that a setting hides, and nobody has its locks."""
+    settings, _ = asked
     monkeypatch.setattr(host, "look_at_gpus", lambda: report(gpu(0)))
-    with exclusion.locked(UUIDS):
-        assert host.facts_of_this_machine(settings) == {"said": 1}
+    monkeypatch.setattr(host, "ask_machine", lambda **_: pytest.fail("asked"))
+    with pytest.raises(RefusedError) as caught:
+        host.facts_of_this_machine(settings)
+    assert caught.value.refusal.code is Code.NO_GPU_PAIR
+    assert caught.value.refusal.found.startswith("1 GPUs")

@@ -11,6 +11,7 @@ from pp4.receipts.models import read_model
 from tests.unit.qualify.whole_runs import (
     BATCH,
     DEVICES,
+    LIBRARIES,
     PIDS,
     SOLO_KERNELS,
     digest,
@@ -34,6 +35,7 @@ def test_a_worker_that_did_everything_is_sound():
     # what nobody can see is not counted as nothing: it is said to be unseen
     both = served(compilations=(None, None)), settled(compilations=(None, None))
     assert sound(compiles=False, served=both[0], settled=both[1]) is None
+    assert sound(compiles=False, served=served(bias=())) is None
 
 
 @pytest.mark.parametrize("unseen", [(None, 0), (0, None), (None, None)])
@@ -54,6 +56,12 @@ UNSOUND = {
         Code.KERNELS_DIFFER,
     ),
     "a rank twice": ({"served": served(kernels=(primed(0), primed(0)))}, Code.KERNELS_DIFFER),
+    "bias rows of one rank": ({"served": served(bias=(primed(0, "b"),))}, Code.KERNELS_DIFFER),
+    "no kernel of bias rows": ({"served": served(bias=())}, Code.KERNELS_DIFFER),
+    "two kernels of bias rows": (
+        {"served": served(bias=(primed(0, "b"), primed(1, "c")))},
+        Code.KERNELS_DIFFER,
+    ),
     "order in the text": ({"served": served(kernels=(primed(0), FAULTY))}, Code.PTX_ORDER),
     "other files mapped": ({"mapped": ("m", "n")}, Code.LIBRARY_CHANGED),
     "nothing mapped": ({"mapped": ("", "")}, Code.LIBRARY_CHANGED),
@@ -85,6 +93,27 @@ UNSOUND = {
 def test_a_worker_that_is_not_sound(name):
     changes, code = UNSOUND[name]
     assert sound(**changes) is code
+
+
+ONE, MORE = LIBRARIES
+CHANGED = ONE.model_copy(update={"sha256": "0" * 64})
+
+
+@pytest.mark.parametrize(
+    ("gates", "worker", "code"),
+    [
+        ((ONE,), (ONE, MORE), None),
+        ((ONE, MORE), (ONE,), None),
+        ((CHANGED, MORE), (ONE, MORE), Code.LIBRARY_CHANGED),
+        # two files under one name, one of which nobody has hashed before
+        ((ONE,), (ONE, CHANGED), Code.LIBRARY_CHANGED),
+        ((ONE,), (MORE,), Code.LIBRARY_CHANGED),
+        ((ONE,), (), Code.LIBRARY_CHANGED),
+        ((), (ONE,), Code.LIBRARY_CHANGED),
+    ],
+)
+def test_libraries_of_a_worker_are_those_of_the_gates_as_far_as_both_have_them(gates, worker, code):
+    assert judge.loaded(served(libraries=worker), gates) is code
 
 
 def test_blocks_that_are_all_alike_depend_on_nothing():
@@ -182,7 +211,10 @@ def test_an_archived_receipt_states_all_of_it():
     assert found.definition_sha256 == "d" * 64
     assert (found.query_block, found.checkpoint_sha256) == (5, "3" * 64)
     assert found.input_set_sha256 == "4" * 64
-    assert found.solo_kernels == {("sm_90", "8" * 64, "9" * 64)}
+    assert found.solo_kernels == {
+        ("sm_90", "8" * 64, "9" * 64),
+        ("sm_90", "4" * 64, "5" * 64),
+    }
     assert [(one.key, one.blocks) for one in found.outputs] == [
         ((1, 5, 4), ("5" * 64,)),
         ((1, 5, 5), ("6" * 64, "7" * 64)),

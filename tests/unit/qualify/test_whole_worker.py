@@ -28,6 +28,7 @@ from tests.unit.qualify.gpus import UUIDS, gpu
 from tests.unit.qualify.test_gate_runs import Scripted
 from tests.unit.qualify.test_session import Channel, Starting, facts
 from tests.unit.qualify.whole_runs import (
+    LIBRARIES,
     PIDS,
     digest,
     frozen,
@@ -220,6 +221,7 @@ class Gate:
         self.hold = Starting(tmp_path)
         self.hold.gpus = gpus
         self.context = Context(self.hold, physical(gpus) if gpus else REHEARSAL)
+        self.context.record.libraries = LIBRARIES[:1]
         pair, solo = ([primed(rank, name) for rank in (0, 1)] for name in ("pair", "solo"))
         self.primed = {"primed": pair, "solo": solo}
         self.session = Scripted(**{"prime-by-owner": lambda *_: self._primed()})
@@ -251,9 +253,8 @@ class Gate:
             input_set_sha256=given.input_set_sha256,
             outputs=[samples.output(one.batch, one.n_out, *one.blocks) for one in given.outputs],
         )
-        body["kernels"][0].update(
-            target=solo.target, ptx_sha256=solo.ptx_sha256, cubin_sha256=solo.cubin_sha256
-        )
+        for row, one in zip(body["kernels"], (solo, primed(0, "bias")), strict=True):
+            row.update(ptx_sha256=one.ptx_sha256, cubin_sha256=one.cubin_sha256)
         for name, change in changes.items():
             body[name] = change
         receipt = read_model(samples.build(body), "archive")
@@ -305,6 +306,13 @@ def test_gpus_are_held_to_the_archive_and_run_no_solo_worker(gate_on_gpus):
     assert gate.find("other-gpu-model").code is Code.SUBJECT_MISMATCH
 
 
+def test_a_worker_on_gpus_has_mapped_what_the_gates_have_hashed(gate_on_gpus):
+    gate_on_gpus.archive()
+    other = LIBRARIES[0].model_copy(update={"sha256": "0" * 64})
+    gate_on_gpus.context.record.libraries = (other,)
+    assert gate_on_gpus.find().code is Code.LIBRARY_CHANGED
+
+
 def test_gpus_without_an_archive_are_refused(gate_on_gpus):
     with pytest.raises(RefusedError) as caught:
         gate_on_gpus.find()
@@ -340,6 +348,14 @@ def test_an_archive_of_something_else(gate_on_gpus, member):
     change, code = UNLIKE[member]
     gate_on_gpus.archive(**{member: change})
     assert gate_on_gpus.find().code is code
+
+
+def test_an_archive_whose_bias_rows_came_from_another_kernel(gate_on_gpus):
+    rows = samples.whole_worker()["kernels"]
+    solo = primed(0, "solo")
+    rows[0].update(ptx_sha256=solo.ptx_sha256, cubin_sha256=solo.cubin_sha256)
+    gate_on_gpus.archive(kernels=rows)
+    assert gate_on_gpus.find().code is Code.EVIDENCE_MISMATCH
 
 
 def test_a_worker_that_is_not_sound_fails_whatever_it_gives(gate):

@@ -4,12 +4,18 @@ import hashlib
 
 from pp4.qualify.judge.whole_worker import WholeRun, binaries
 from pp4.qualify.whole_settings import REHEARSED
-from pp4.wire.facts import PRODUCTION, Primed
+from pp4.wire.facts import PRODUCTION, Library, Primed
 from pp4.wire.frozen import FrozenFacts, FrozenOutput, Served, Settled, TornDown
 
 DEVICES = ("interpreter-0", "interpreter-1")
 BATCH = REHEARSED.batch
 PIDS = (41, 42)
+
+
+LIBRARIES = (
+    Library(name="libcuda.so.570.86.15", sha256="c" * 64),
+    Library(name="libof-the-worker-alone.so", sha256="a" * 64),
+)
 
 
 def digest(*words):
@@ -65,6 +71,8 @@ def served(name="pair", **changes):
         "socket": "/work/worker-1.s",
         "kernels": (primed(0, name), primed(1, name)),
         "shape": PRODUCTION,
+        "bias": (primed(0, "bias"), primed(1, "bias")),
+        "libraries": LIBRARIES,
         "versions": {"python": "3", "torch": "2", "triton": "3"},
         "compilations": (0, 0),
         **changes,

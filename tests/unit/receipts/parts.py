@@ -33,7 +33,11 @@ LIBRARIES = [
 DEFINITION = {"id": "dyadic24-floor-first-v1", "sha256": "d" * 64}
 
 
-_BINARIES = {"sampled_fused.pair": "12", "sampled_fused.pair.worker": "67"}
+_BINARIES = {
+    "sampled_fused.pair": "12",
+    "sampled_fused.pair.worker": "67",
+    "bias_rows.worker": "45",
+}
 """Letters of the digests of PTX and cubin; all solo kernels have 8 and 9."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pp4.receipts.build import build
 from pp4.receipts.digests import file_digest, sha256_hex, tree_digest
-from pp4.receipts.hardware_checks import WORKER_PAIR, WORKER_SOLO
+from pp4.receipts.hardware_checks import WORKER_BIAS, WORKER_PAIR, WORKER_SOLO
 from pp4.receipts.journal import head, next_line
 from tests.unit.receipts.parts import (
     DEFINITION,
@@ -52,7 +52,7 @@ def rehearsal() -> Body:
 def qualification(scope: str = "full") -> Body:
     made = gate_body("qualification", scope, "qualified", 2)
     if scope == "full":
-        made["kernels"] += kernels(2, WORKER_PAIR)
+        made["kernels"] += kernels(2, WORKER_PAIR, WORKER_BIAS)
         inputs = {"checkpoint_sha256": digest("3"), "input_set_sha256": digest("4")}
         made.update(inputs)
         worker_arm(made)["facts"].update(inputs)
@@ -103,7 +103,7 @@ def whole_worker(mode: str = "solo") -> Body:
         "input_set_sha256": digest("4"),
         "outputs": [output(1, 4, digest("5")), output(1, 5, digest("6"), digest("7"))],
         "settings": {"rounds": 2},
-        "kernels": kernels(ranks, WORKER_SOLO if mode == "solo" else WORKER_PAIR),
+        "kernels": kernels(ranks, WORKER_SOLO if mode == "solo" else WORKER_PAIR, WORKER_BIAS),
         "libraries": copy.deepcopy(LIBRARIES),
         "elapsed_ns": "18446744073709551615",
         **gpus(ranks),

@@ -109,9 +109,9 @@ def test_a_block_that_was_kept_is_no_answer(tmp_path, small, started, monkeypatc
 # -- the program ----------------------------------------------------------------------------
 
 
-def said(capsys, monkeypatch, report):
+def said(capsys, monkeypatch, report, *arguments):
     monkeypatch.setattr(module, "read_gpus", report)
-    code = module.main()
+    code = module.main(arguments)
     return code, json.loads(capsys.readouterr().out)
 
 
@@ -121,6 +121,22 @@ def test_without_two_gpus_there_is_a_refusal(capsys, monkeypatch):
     assert code == 3
     assert found["refusal"]["code"] == "NO_GPU_PAIR"
     assert found["refusal"]["found"].startswith("1 GPUs")
+
+
+@pytest.mark.parametrize(("arguments", "seats"), [((), (0, 1)), ((uuid(2), uuid(1)), (2, 1))])
+def test_it_runs_on_the_pair_that_was_named(capsys, monkeypatch, tmp_path, arguments, seats):
+    three = read_gpus(Nvml(gpu(0), gpu(1), gpu(2)))
+    asked = []
+
+    def look(report, seats, homes):
+        asked.append(seats.gpus)
+        raise RefusedError(Refusal(Code.OCCUPANCY, "here", "room", "none"))
+
+    monkeypatch.setattr(module, "look", look)
+    monkeypatch.setenv("PP4_STATE_DIR", str(tmp_path))
+    code, found = said(capsys, monkeypatch, lambda: three, *arguments)
+    assert (code, found["refusal"]["code"]) == (3, "OCCUPANCY")
+    assert asked == [tuple(uuid(index) for index in seats)]
 
 
 def test_without_a_driver_there_is_a_refusal(capsys, monkeypatch):

@@ -67,9 +67,16 @@ def primed(rank, **changes):
     return Primed(**given)
 
 
-def loaded(*kernels, libraries=None):
+BIAS = {"key": "bias_rows[256]", "ptx_sha256": "4" * 64, "cubin_sha256": "5" * 64}
+
+
+def loaded(*kernels, libraries=None, bias=None):
     known = [Library(**row) for row in samples.LIBRARIES]
-    return Loaded(kernels or (primed(0), primed(1)), known if libraries is None else libraries)
+    return Loaded(
+        kernels or (primed(0), primed(1)),
+        known if libraries is None else libraries,
+        [primed(rank, **BIAS) for rank in (0, 1)] if bias is None else bias,
+    )
 
 
 def refused(call, *arguments):
@@ -204,7 +211,13 @@ OTHERS = {
     "another target": lambda: loaded(primed(0, target="sm_100"), primed(1, target="sm_100")),
     "one more": lambda: loaded(primed(0), primed(1), primed(1, ptx_sha256=samples.digest("0"))),
     "of one rank alone": lambda: loaded(primed(0)),
-    "none": lambda: Loaded((), loaded().libraries),
+    "none": lambda: Loaded((), loaded().libraries, loaded().bias),
+    "nothing that makes bias rows": lambda: loaded(bias=()),
+    "bias rows of one rank": lambda: loaded(bias=[primed(0, **BIAS)]),
+    "another maker of bias rows": lambda: loaded(
+        bias=[primed(0, **BIAS), primed(1, **{**BIAS, "cubin_sha256": samples.digest("0")})]
+    ),
+    "a pair's kernel in its place": lambda: loaded(bias=[primed(0), primed(1)]),
     "a library": lambda: loaded(
         libraries=[Library(name="libcuda.so.1", sha256=samples.digest("0"))]
     ),
