@@ -120,7 +120,7 @@ class Limits(Model):
     """How long a host waits, in seconds.
 
     Attributes:
-        start_s: from the start to primed; a cold cache compiles for a minute or two.
+        start_s: from the start to serving; a cold cache compiles for a minute or two.
         block_s: for both ranks to answer a block, or anything else that a client asks for, whatever
             their own bounds are.
         stop_s: for what is waiting to be answered, and again for both ranks to be gone.

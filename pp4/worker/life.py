@@ -149,13 +149,14 @@ class Life:
             refusal = Refusal(Code.STEP_TIMEOUT, "start", expected, self._server.state)
             raise TimedOutError(refusal) from error
         facts = await self._facts(loaded)
-        self._server.serve(drafting)
         if serve.metrics_port is not None:
             # imported where it is wanted: a worker without metrics needs no package for them
             from pp4.worker.metrics import metrics
 
             port = stack.enter_context(metrics(serve.metrics_port, self._figures, self._about()))
             self._log("metrics", port=port)
+        # last, since a worker that refuses to start has served nobody
+        self._server.serve(drafting)
         self._log("serving", switch=self._permission.words, **self._about())
         self._notifier.ready(f"serving; {self._permission.words}")
         return facts

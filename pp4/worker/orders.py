@@ -19,6 +19,8 @@ from pp4.wire.holds import Granted
 
 _READ = 1 << 16
 _SERVE = "serve"
+_ANSWER_S = 5.0
+"""Seconds in which whoever gives orders has to read; everybody else waits meanwhile."""
 
 
 class Handed(Model):
@@ -32,7 +34,7 @@ class Orders:
 
     Args:
         source: where orders come from.
-        sink: where answers go; written without a deadline, since whoever gives orders reads.
+        sink: where answers go, a pipe.
     """
 
     def __init__(self, source: int, sink: int) -> None:
@@ -40,6 +42,8 @@ class Orders:
         self._decoder = Decoder()
         self._ready: deque[Request] = deque()
         self._ended = False
+        # half an answer may lie there: nothing that follows could be read
+        self._unread = False
 
     @classmethod
     def take_over(cls) -> Orders:
@@ -100,7 +104,7 @@ class Orders:
         return orders, not self._ended
 
     def answer(self, order: Request, answer: dict[str, object] | Refusal) -> None:
-        """Answer an order; where nobody reads any more, nobody is told.
+        """Answer an order; where nobody reads any more, or for long, nobody is told.
 
         Args:
             order: what was asked.
@@ -123,11 +127,17 @@ class Orders:
 
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)
+        deadline = Deadline.after(SystemClock(), _ANSWER_S)
         try:
-            while rest:
-                rest = rest[os.write(self._sink, rest) :]
+            while rest and not self._unread:
+                _, free, _ = select.select([], [self._sink], [], deadline.remaining_s())
+                if free:
+                    # a pipe that can be written takes as much without a wait
+                    rest = rest[os.write(self._sink, rest[: select.PIPE_BUF]) :]
+                self._unread = not free
         except BrokenPipeError:
-            self._ended = True
+            self._unread = True
+        self._ended |= self._unread
 
     def close(self) -> None:
         """Let go of both descriptors."""

@@ -89,7 +89,8 @@ class Proposal:
         round: as it was asked for.
         position: absolute, of the first token.
         mode: by which it was drafted: greedy where the worker does not sample.
-        ids: candidates, int32 ``[depth, 32]``; -1 where the selector lists none.
+        ids: candidates, int32 ``[depth, 32]``; -1 where the selector lists none.  Which of both a
+            greedy draft has depends on its batch, and means nothing.
         q: their probabilities, float32 ``[depth, 32]``.
         tokens: int32 ``[depth]``.
         confidence: float32 ``[depth]``.

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -60,16 +58,6 @@ def setup_of(serve: Serve, *, sampled: bool, granted: Granted | None) -> Setup:
         fence=1 if granted is None else granted.fence,
         block_s=serve.limits.block_s,
     )
-
-
-@contextlib.contextmanager
-def _home(serve: Serve) -> Iterator[Homes]:
-    """A directory of this worker's ranks alone, gone with it."""
-    path = Path(tempfile.mkdtemp(prefix="pair-", dir=serve.state))
-    try:
-        yield Homes(path, Path(serve.compiled))
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -137,7 +125,7 @@ def _live(
     config = survey(setup.checkpoint, setup.target).config
     check(setup, config)
     directories.prepare(serve)
-    directories.require_directory(Path(serve.socket).parent, "directory of the socket")
+    directories.prepare_socket(serve)
     seats = Seats(serve.gpus, solo=serve.solo, reference=serve.device == "reference")
     memory = Memory(serve.gpus)
     if serve.gpus:
@@ -146,7 +134,8 @@ def _live(
 
         cuda.preload()
     with ExitStack() as stack:
-        homes = stack.enter_context(_home(serve))
+        home = stack.enter_context(directories.of_this_run(Path(serve.state)))
+        homes = Homes(home, Path(serve.compiled))
         # before anything listens, or the ranks would keep it open and nobody would take it up
         drafting = stack.enter_context(_forked(homes, seats, setup, config))
         listeners = stack.enter_context(_listening(serve))

@@ -67,6 +67,7 @@ class Talk:
             for number, temperature in temperatures.items()
         ]
         found = self.client.draft_many(asks)
+        assert not [one for one in found if isinstance(one, Exception)]
         return dict(zip(temperatures, found, strict=True))
 
     def bodies(self, temperatures, **more):
@@ -137,7 +138,7 @@ def test_a_sampled_row_depends_on_itself_alone(on):
             client.features(1, mine[:cut])
             client.features(1, mine[cut:])
             for number in numbers[1:]:
-                client.features(number, features_of(chance.random().hex().encode()[3], 20, WIDTH))
+                client.features(number, features_of(chance.getrandbits(32), 20, WIDTH))
             others = [
                 Ask(number, 8, chance.randrange(SMALL.vocab), chance.choice([0.0, 1.0]))
                 for number in numbers[1:]

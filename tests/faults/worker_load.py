@@ -61,8 +61,11 @@ def run(path, requests, clients, seed=0):
     shares = [requests // clients + (one < requests % clients) for one in range(clients)]
     # forked, and before there is a thread: starting as many interpreters would take the time
     forked = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(clients, forked, _begin, (path, table)) as pool:
-        jobs = [pool.submit(_play, seed * clients + one, share) for one, share in enumerate(shares)]
+    with ProcessPoolExecutor(clients, forked) as pool:
+        jobs = [
+            pool.submit(_play, path, table, seed * clients + one, share)
+            for one, share in enumerate(shares)
+        ]
         told = [job.result(OVERALL_S) for job in jobs]
     ended = time.monotonic()
     standing = quiet(path)
@@ -75,12 +78,8 @@ def run(path, requests, clients, seed=0):
     return Summary(dict(whole.counts), rose, ended - learned, learned - began, wrong)
 
 
-def _begin(path, table):
-    _play.given = path, table
-
-
-def _play(seed, requests):
-    return Player(*_play.given, seed).play(requests)
+def _play(path, table, seed, requests):
+    return Player(path, table, seed).play(requests)
 
 
 def quiet(path):

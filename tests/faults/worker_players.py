@@ -1,5 +1,6 @@
 """A client of bad habits, over frames of its own making: every answer has to be the right one."""
 
+import contextlib
 import random
 import socket
 from collections import Counter
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pp4.errors import Pp4Error
 from pp4.wire.draft_frames import Decoder, encode
 from pp4.wire.drafts import (
     ANSWERS,
@@ -63,7 +65,11 @@ class Line:
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(LIMIT_S)
-        self.socket.connect(str(path))
+        try:
+            self.socket.connect(str(path))
+        except OSError:
+            self.socket.close()
+            raise
         self._decoder = Decoder(ANSWERS)
 
     def receive(self):
@@ -123,24 +129,23 @@ class Player:
         """Ask as many requests, over as many connections as it takes; -> what was seen."""
         counts = self.told.counts
         while counts["requests"] < requests and len(self.told.wrong) < MOST_WRONG:
-            session = Session(self)
+            some = min(requests - counts["requests"], self.random.randint(1, 2 * SESSION))
             try:
-                session.run(min(requests - counts["requests"], self.random.randint(1, 2 * SESSION)))
-            except (Wrong, OSError, TimeoutError) as error:
+                with contextlib.closing(Line(self.path)) as line:
+                    Session(self, line).run(some)
+            except (Wrong, OSError, Pp4Error) as error:
                 self.told.wrong.append(f"{type(error).__name__}: {error}")
-            finally:
-                session.line.close()
         return self.told
 
 
 class Session:
     """One connection of a player."""
 
-    def __init__(self, player):
+    def __init__(self, player, line):
+        self.line = line
         self.random, self.told = player.random, player.told
         self.depth = self.random.choice(sorted(player.table))
         self.specs = player.table[self.depth]
-        self.line = Line(player.path)
         self.sequence, self.live, self.width = 0, {}, self.random.randint(1, AT_ONCE)
         # an engine sends the features of all its requests before the drafts of all
         self.drafts_last = self.random.random() < DRAFTS_LAST

@@ -58,6 +58,13 @@ def write_checkpoint(path):
     return path
 
 
+def _event(line):
+    """A line of a log; one of a rank that says its last is no JSON."""
+    if line.startswith("{"):
+        return json.loads(line)
+    return {"event": "said", "text": line}
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a worker ended.
@@ -115,8 +122,9 @@ class Worker:
 
     @property
     def log(self):
-        """Its log so far."""
-        return [json.loads(line) for line in self._log.read_text().splitlines()]
+        """Its log so far, and what else it wrote."""
+        whole, _, _ = self._log.read_text().rpartition("\n")
+        return [_event(line) for line in whole.splitlines()]
 
     def status(self):
         """What STATUS says."""

@@ -35,18 +35,19 @@ def command(line):
 
 @pytest.fixture
 def served(tmp_path):
-    """The socket of the README's worker."""
+    """The directory of the README's worker, below one that everybody may write, as /tmp is."""
+    tmp_path.chmod(0o1777)
     make, serve = fenced("sh", tmp_path).strip().splitlines()
     subprocess.run(command(make), cwd=ROOT, check=True, timeout=LIMIT_S)
     state = {"PP4_STATE_DIR": str(tmp_path / "state"), "PYTHONPATH": str(ROOT)}
     worker = subprocess.Popen(command(serve), cwd=ROOT, env=os.environ | state)
     try:
-        socket, deadline = tmp_path / "pp4.sock", Deadline.after(SystemClock(), LIMIT_S)
+        socket, deadline = tmp_path / "pp4" / "socket", Deadline.after(SystemClock(), LIMIT_S)
         while state_of(socket) != "serving":
             assert worker.poll() is None
             deadline.require("a worker that serves")
             time.sleep(0.05)
-        yield socket
+        yield tmp_path
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(LIMIT_S) == 0
     finally:
@@ -62,7 +63,7 @@ def state_of(socket):
 
 
 def test_the_client_of_the_readme_drafts_a_block(served):
-    script = fenced("python", served.parent)
+    script = fenced("python", served)
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
     )

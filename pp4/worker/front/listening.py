@@ -51,7 +51,7 @@ class Listener:
         if self.path is None:
             return
         # a file that stays is one of a dead worker, which the next one replaces
-        with contextlib.suppress(OSError), _alone(self.path.parent):
+        with contextlib.suppress(OSError), alone(self.path.parent):
             found = self.path.lstat()
             if (found.st_dev, found.st_ino) == self.identity:
                 self.path.unlink()
@@ -67,7 +67,7 @@ def listen_unix(path: Path) -> Listener:
             ``BAD_SETTING``, no such directory, or a name that no socket can have.
     """
     try:
-        with _alone(path.parent):
+        with alone(path.parent):
             _clear(path)
             listening = _bind(path)
             found = path.lstat()
@@ -79,8 +79,12 @@ def listen_unix(path: Path) -> Listener:
 
 
 @contextlib.contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Keep other workers from looking at the same name meanwhile; nobody holds this for long."""
+def alone(directory: Path) -> Iterator[None]:
+    """Keep other workers from looking at the same names meanwhile; nobody holds this for long.
+
+    Raises:
+        OSError: it cannot be opened, or somebody does hold it for long.
+    """
     deadline = Deadline.after(SystemClock(), _PROBE_S)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

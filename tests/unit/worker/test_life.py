@@ -4,6 +4,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -49,7 +50,7 @@ def granted(seconds=LONG):
 class Held:
     """A worker that a HOLD's step has started."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, **more):
         self.socket = directory / "s"
         settings = {
             "checkpoint": str(write_drafter(directory / "drafter")),
@@ -64,13 +65,22 @@ class Held:
             "state": str(directory / "state"),
             "compiled": str(directory / "compiled"),
             "permission": {"kind": "grant"},
+            **more,
         }
         argv = [sys.executable, "-P", "-m", "pp4.worker.serve", json.dumps(settings)]
         environment = child_environment({**INTERPRETED, "PYTHONPATH": str(ROOT)})
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, env=environment)
+        self._log = directory / "log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                argv, stdin=pipe, stdout=pipe, stderr=log, env=environment
+            )
         self._decoder, self._answers = Decoder(), {}
         self.told = None
+
+    @property
+    def log(self):
+        return [json.loads(line) for line in self._log.read_text().splitlines()]
 
     def say(self, *orders):
         self.process.stdin.write(b"".join(map(encode, orders)))
@@ -98,9 +108,9 @@ class Held:
             stream.close()
 
 
-def start(directory, seconds=LONG):
+def start(directory, seconds=LONG, **more):
     """Start one, with another order right behind the first."""
-    held = Held(directory)
+    held = Held(directory, **more)
     first = Request(sequence=1, verb="serve", arguments={"granted": granted(seconds)})
     held.say(first, Request(sequence=2, verb="settle"))
     return held
@@ -193,3 +203,15 @@ def test_a_worker_ends_with_its_hold_though_nobody_says_so(tmp_path):
         assert not any(running(pid) for pid in ranks)
     finally:
         held.close()
+
+
+def test_a_worker_that_refuses_to_start_has_served_nobody(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        held = start(tmp_path, metrics_port=taken.getsockname()[1])
+        try:
+            assert held.answer(1).refusal["code"] == "BAD_SETTING"
+            assert held.process.wait(LONG) == 3
+        finally:
+            held.close()
+    states = [line["state"] for line in held.log if line["event"] == "state"]
+    assert states == ["primed", "failed", "torn down"]

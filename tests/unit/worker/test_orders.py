@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -82,6 +83,34 @@ def test_the_first_order_hands_over_a_grant(step):
     served, late = step.answers()
     assert (served.sequence, served.facts) == (3, {"pids": [1, 2]})
     assert (late.sequence, late.refusal["code"]) == (3, "DEADLINE")
+
+
+def test_whoever_does_not_read_keeps_a_worker_for_a_moment_and_no_longer(step, monkeypatch):
+    monkeypatch.setattr("pp4.worker.orders._ANSWER_S", 0.05)
+    step.say(SERVE)
+    order, _ = step.orders.first(20)
+    step.orders.answer(order, {"long": "x" * (1 << 20)})
+    step.orders.answer(order, {"another": 1})
+    step.say(SERVE)
+    assert step.orders.arrived()[1] is False
+    # a part of the first, and nothing behind it
+    assert b"another" not in os.read(step.read, 1 << 20)
+
+
+def test_a_long_answer_comes_whole(step):
+    step.say(SERVE)
+    order, _ = step.orders.first(20)
+    with ThreadPoolExecutor(1) as reading:
+        whole = reading.submit(read_frame, step.read)
+        step.orders.answer(order, {"long": "x" * (1 << 20)})
+        assert whole.result(20).facts == {"long": "x" * (1 << 20)}
+
+
+def read_frame(source):
+    decoder, found = Decoder(), []
+    while not found:
+        found = list(decoder.feed(os.read(source, 1 << 16)))
+    return found[0]
 
 
 def test_however_the_bytes_are_cut(step):
