@@ -10,6 +10,8 @@ from pp4.errors import Code
 from pp4.kernels.faults import Fault
 from pp4.wire.facts import Grid
 
+_GRAVEST = max(Fault)
+
 
 class Told(Protocol):
     """What a rank told of a block: words, stamps, and whatever stands for its outputs."""
@@ -61,7 +63,9 @@ Rule = Callable[[Sequence[Told], Grid], Release]
 
 def fault_of(block: Told) -> Fault:
     """The gravest fault that any word of a block names."""
-    rows = [code for row in block.errors for code in row if 0 <= code <= max(Fault)]
+    if block.clean:
+        return Fault.NONE
+    rows = [code for row in block.errors for code in row if 0 <= code <= _GRAVEST]
     return Fault(max([block.own_error, block.peer_error, *rows]))
 
 

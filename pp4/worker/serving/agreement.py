@@ -26,6 +26,7 @@ class Left:
         errors: error words of rows and positions.
         stamps: stamps of rows and positions.
         digest: all of its rows, compared as they are.
+        clean: whether no word and no row names a fault.
     """
 
     rank: int
@@ -34,11 +35,7 @@ class Left:
     errors: Grid
     stamps: Grid
     digest: bytes
-
-    @property
-    def clean(self) -> bool:
-        """No word and no row names a fault."""
-        return not (self.own_error or self.peer_error or any(any(row) for row in self.errors))
+    clean: bool
 
 
 def left_by(arena: Arena, rank: int, batch: int, n_out: int) -> tuple[Rows, Left]:
@@ -57,13 +54,15 @@ def left_by(arena: Arena, rank: int, batch: int, n_out: int) -> tuple[Rows, Left
     whole = arena.output_bytes(rank, batch)
     rows = np.frombuffer(whole, packing.row_type(arena.sizes.block), count=batch)
     own, *told = whole[rows.nbytes :].view(np.int64).tolist()
+    peer, errors = told_fault(told), rows["error"][:, :n_out]
     left = Left(
         rank=rank,
         own_error=own,
-        peer_error=told_fault(told),
-        errors=_grid(rows["error"][:, :n_out]),
+        peer_error=peer,
+        errors=_grid(errors),
         stamps=_grid(rows["stamp"][:, :n_out]),
         digest=rows.tobytes(),
+        clean=not (own or peer or errors.any()),
     )
     return rows, left
 

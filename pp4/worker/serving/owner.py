@@ -175,13 +175,18 @@ class PairDrafting:
         """Lay the inputs out; -> the mode of every row, padding included."""
         inputs = np.zeros(1, packing.input_type(batch))
         record = inputs[0]
-        for index, row in enumerate(rows):
-            place = self._places[row.request]
-            record["slot"][index], record["length"][index] = place.slot, place.length
-            record["anchor"][index], record["position"][index] = row.anchor, row.position
-            record["round"][index], record["key"][index] = row.round, row.key
-            on = row.sampled and self.setup.sampled
-            record["mode"][index] = SAMPLED if on else GREEDY
+        places, on = [self._places[row.request] for row in rows], self.setup.sampled
+        members = {
+            "slot": [place.slot for place in places],
+            "length": [place.length for place in places],
+            "anchor": [row.anchor for row in rows],
+            "mode": [SAMPLED if row.sampled and on else GREEDY for row in rows],
+            "position": [row.position for row in rows],
+            "round": [row.round for row in rows],
+            "key": [row.key for row in rows],
+        }
+        for name, values in members.items():
+            record[name][: len(rows)] = values
         self._arena.input_bytes(batch)[:] = inputs.view(np.uint8)
         modes: list[int] = record["mode"].tolist()
         return modes
