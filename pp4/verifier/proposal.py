@@ -175,10 +175,12 @@ def _refuse_any(
 def _check_ids(ids: NDArray[np.int32], vocabulary: int) -> None:
     _refuse_any("ids", (ids < -1) | (ids >= vocabulary), f"-1, or below {vocabulary}", ids)
     listed = ids >= 0
-    _refuse_any("padding", listed[:, 1:] & ~listed[:, :-1], "no id behind a -1", ids[:, 1:])
+    ended = np.logical_or.accumulate(~listed, axis=1)
+    _refuse_any("padding", listed & ended, "no id behind a -1", ids)
     ordered = np.sort(ids, axis=1)
     twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-    _refuse_any("distinct ids", twice, "no id twice", ordered[:, 1:])
+    again = np.where(twice, ordered[:, 1:], -1).max(axis=1)
+    _refuse_any("distinct ids", again >= 0, "no id twice", again)
 
 
 def _tickets(ids: NDArray[np.int32], q: NDArray[np.float32]) -> NDArray[np.int32]:
