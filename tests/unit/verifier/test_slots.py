@@ -133,8 +133,8 @@ class Ledger(RuleBasedStateMachine):
     def lie(self, ask, name, by):
         told = dataclasses.replace(ask, **{name: getattr(ask, name) + by})
         true = next((one for one in self.every if one == told), None)
-        known = next((one for one in self.every
-                      if (one.slot, one.generation) == (told.slot, told.generation)), None)  # fmt: skip
+        pairs = {(one.slot, one.generation): one for one in self.every}
+        known = pairs.get((told.slot, told.generation))
         if true is not None:
             self.reply(true)
         elif known is not None and self.state[known] == "over":
