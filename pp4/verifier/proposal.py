@@ -12,10 +12,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pp4.errors import Code, Refusal, WrongError
+from pp4.errors import BadInputError, Code, Refusal, WrongError
 from pp4.kernels import dyadic24, philox
 from pp4.kernels.purposes import Purpose
 from pp4.verifier.units import MAX_VOCABULARY, Mode
+from pp4.wire import drafts
 
 _SOURCE: Final = "docs/verifier.md"
 _LEFT: Final = "nothing was drawn from it; the step is decoded without a draft"
@@ -74,6 +75,26 @@ def bad_proposal(where: str, expected: str, found: str) -> WrongError:
     )
 
 
+def mode_of(drafted: drafts.Mode, temperature: float) -> Mode:
+    """Return the mode by which a reply is verified.
+
+    Args:
+        drafted: by which selector the worker says that it drafted.
+        temperature: of the request, 0 or above.
+
+    Raises:
+        BadInputError: no temperature.
+        WrongError: BAD_PROPOSAL: a sampled draft for a request at temperature 0.
+    """
+    if not 0 <= temperature < float("inf"):
+        raise BadInputError.of("temperature", "0 or above, finite", repr(temperature))
+    if temperature > 0:
+        return Mode.SAMPLED if drafted == "sampled" else Mode.DELTA
+    if drafted == "sampled":
+        raise bad_proposal("mode", "a greedy draft at temperature 0", "a sampled one")
+    return Mode.GREEDY_T0
+
+
 def validated(
     *,
     ids: NDArray[np.int32],
@@ -96,7 +117,7 @@ def validated(
         ids: int32 ``[depth, 32]``; -1, behind the last candidate, where there is none.
         q: float32 ``[depth, 32]``.
         tokens: int32 ``[depth]``.
-        mode: see :func:`pp4.verifier.units.mode_of`.
+        mode: see :func:`mode_of`.
         depth: as it was negotiated, 1 or more.
         definition: id of the numerical definition that the worker drafts by.
         vocabulary: of the target, 1 to 2**18.

@@ -9,9 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from pp4.errors import BadInputError
 from pp4.kernels.dyadic24 import TICKET_BITS
-from pp4.wire import drafts
 
 UNIT_BITS: Final = 48
 TOTAL: Final = 1 << UNIT_BITS
@@ -38,23 +36,3 @@ class Mode(IntEnum):
     """An argmax, for a request at temperature 0: equal to the target's argmax or rejected."""
     DELTA = 3
     """An argmax, for a request above temperature 0: q is 1 at the token."""
-
-
-def mode_of(drafted: drafts.Mode, temperature: float) -> Mode:
-    """Return the mode by which a reply is verified.
-
-    Args:
-        drafted: by which selector the worker says that it drafted.
-        temperature: of the request, 0 or above.
-
-    Raises:
-        BadInputError: a temperature that is none, or a sampled draft at temperature 0, whose
-            stream of words the request never asked for.
-    """
-    if not 0 <= temperature < float("inf"):
-        raise BadInputError.of("temperature", "0 or above, finite", repr(temperature))
-    if temperature > 0:
-        return Mode.SAMPLED if drafted == "sampled" else Mode.DELTA
-    if drafted == "sampled":
-        raise BadInputError.of("mode", "a greedy draft at temperature 0", "a sampled one")
-    return Mode.GREEDY_T0

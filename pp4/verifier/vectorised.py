@@ -121,7 +121,7 @@ def verify(target: Tensor, batch: Batch, words: Words | None = None) -> Verdicts
         words: where words come from; the requests' own streams unless a test says otherwise.
 
     Returns:
-        The verdicts.  Besides ``target``, about 45 bytes are alive for each of B * V.
+        The verdicts.  Besides ``target``, about 40 bytes are alive for each of B * V.
 
     Raises:
         BadInputError: a dtype or shape does not fit.

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pp4.errors import Code, WrongError
-from pp4.verifier.proposal import validated
+from pp4.errors import BadInputError, Code, WrongError
+from pp4.verifier.proposal import mode_of, validated
 from pp4.verifier.units import MAX_VOCABULARY, Mode
 from tests.unit.verifier.cases import MODES, any_fields, fields
 
@@ -195,3 +195,14 @@ def test_any_number_is_refused_or_kept(name, data):
 def test_every_argument_was_damaged():
     known = {*good(), "errors"}
     assert known == set(inspect.signature(validated).parameters)
+
+
+def test_modes():
+    assert mode_of("sampled", 0.7) is Mode.SAMPLED
+    assert mode_of("greedy", 0.7) is Mode.DELTA
+    assert mode_of("greedy", 0) is Mode.GREEDY_T0
+    with pytest.raises(WrongError, match="greedy draft at temperature 0"):
+        mode_of("sampled", 0.0)
+    for temperature in (-1, float("nan"), float("inf")):
+        with pytest.raises(BadInputError):
+            mode_of("greedy", temperature)

@@ -12,7 +12,7 @@ from pp4.kernels import philox
 from pp4.kernels.purposes import ACCEPT, BONUS, RESIDUAL
 from pp4.verifier import reference
 from pp4.verifier.reference import Target, accepts, drawn, quantised, verify
-from pp4.verifier.units import MAX_VOCABULARY, TICKET_WEIGHT, TOTAL, Mode, mode_of
+from pp4.verifier.units import MAX_VOCABULARY, TICKET_WEIGHT, TOTAL, Mode
 from tests.unit.verifier.cases import WORD, Script, any_weights, proposal
 
 HALF = TOTAL // 2
@@ -191,12 +191,3 @@ def test_the_argmax_is_that_of_the_floors(seed):
 def test_targets_have_to_fit(targets):
     with pytest.raises(BadInputError, match="targets"):
         verify(sampled([0]), targets)
-
-
-def test_modes():
-    assert mode_of("sampled", 0.7) is Mode.SAMPLED
-    assert mode_of("greedy", 0.7) is Mode.DELTA
-    assert mode_of("greedy", 0) is Mode.GREEDY_T0
-    for drafted, temperature in (("sampled", 0.0), ("greedy", -1), ("greedy", float("nan"))):
-        with pytest.raises(BadInputError):
-            mode_of(drafted, temperature)
