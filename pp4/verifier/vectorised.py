@@ -65,8 +65,8 @@ class _Column:
 
 
 def _floors(p: Tensor) -> Tensor:
-    """``floor(p * 2**48)`` int64; zero where p is no probability."""
-    return torch.where((p >= 0) & (p <= 1), p * float(TOTAL), 0.0).to(torch.int64)
+    """``floor(p * 2**48)`` int64; something from 0 to 2**48 where p is no probability."""
+    return p.clamp(0, 1).nan_to_num_(nan=0.0).mul_(float(TOTAL)).to(torch.int64)
 
 
 def _column(p: Tensor, weights: Tensor) -> _Column:
@@ -79,7 +79,9 @@ def _column(p: Tensor, weights: Tensor) -> _Column:
     ids = torch.arange(vocabulary, dtype=torch.int32, device=p.device)
     first = torch.where(weights == top[:, None], ids, vocabulary).amin(dim=1).to(torch.int64)
     rest = TOTAL - total
-    sound = ((p >= 0) & (p <= 1)).all(dim=1) & (coarse <= 1 << (UNIT_BITS + 1 - _COARSE))
+    # a NaN is the least and the largest of its row, and compares false
+    least, most = torch.aminmax(p, dim=1)
+    sound = (least >= 0) & (most <= 1) & (coarse <= 1 << (UNIT_BITS + 1 - _COARSE))
     return _Column(first, rest, sound & (rest.abs() <= SLACK) & (top + rest >= 0))
 
 

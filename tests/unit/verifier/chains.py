@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pp4.kernels import reference
+from pp4.kernels import dyadic24, reference
 from pp4.kernels.vectorised_rows import draft_tickets, draw
 from pp4.verifier import vectorised
 from pp4.verifier.batch import Batch
@@ -33,7 +33,7 @@ class Tables:
         return self.p.shape[1]
 
 
-def tables(seed, vocabulary, temperature, keep=None, unlike=1.0, tau=1.0):
+def tables(seed, vocabulary, temperature, keep=None, tau=1.0):
     """Random tables.
 
     Args:
@@ -41,25 +41,22 @@ def tables(seed, vocabulary, temperature, keep=None, unlike=1.0, tau=1.0):
         vocabulary: of both.
         temperature: of the target.
         keep: how many tokens the target keeps (top-k), all where it is None.
-        unlike: how far the drafter's logits are from the target's.
-        tau: scales the drafter's logits, as if its temperature were another.
+        tau: of the tickets, in units of the definition's 0.7.
     """
     random = np.random.default_rng(seed)
-    logits = random.normal(scale=1.5, size=(CONTEXTS, vocabulary))
-    drafted = logits + unlike * random.normal(size=logits.shape)
-    rows = [
-        reference.select_row(
-            reference.round_bf16((row / tau).astype(np.float32)), key=0, position=0, round=0
-        )
-        for row in drafted
-    ]
+    logits = random.normal(scale=2.0, size=(CONTEXTS, vocabulary))
+    drafted = logits + random.normal(scale=0.5, size=logits.shape)
+    ids, tickets = [], []
+    for row in reference.round_bf16(drafted.astype(np.float32)):
+        ids.append(reference.top_ids(row))
+        tickets.append(dyadic24.allocate((row[ids[-1]] / np.float32(tau)).tolist()))
     scaled = torch.from_numpy(logits / temperature)
     if keep:
         least = scaled.topk(keep, dim=1).values[:, -1:]
         scaled = torch.where(scaled >= least, scaled, -torch.inf)
     return Tables(
-        torch.tensor([row.ids for row in rows], dtype=torch.int32),
-        torch.tensor([row.tickets for row in rows], dtype=torch.int32),
+        torch.tensor(ids, dtype=torch.int32),
+        torch.tensor(tickets, dtype=torch.int32),
         scaled.softmax(dim=1),
     )
 

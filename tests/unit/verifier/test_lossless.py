@@ -26,16 +26,22 @@ SAMPLED = torch.full((TRIALS,), int(Mode.SAMPLED), dtype=torch.int32)
 
 
 def mixed():
-    """131,072 sampled rows among as many deltas by half, and some at T = 0."""
-    modes = [Mode.SAMPLED] * 8 + [Mode.DELTA] * 4 + [Mode.GREEDY_T0]
-    return torch.tensor(modes, dtype=torch.int32).repeat(TRIALS // 8)
+    """131,072 sampled rows, a quarter as many deltas and some at T = 0 among them."""
+    modes = [Mode.SAMPLED] * 16 + [Mode.DELTA] * 4 + [Mode.GREEDY_T0]
+    return torch.tensor(modes, dtype=torch.int32).repeat(TRIALS // 16)
 
 
 CASES = [
-    (depth, temperature, keep, vocabulary)
-    for depth, vocabulary in ((1, 160), (2, 64), (3, 40), (4, 40), (5, 40))
-    for temperature, keep in ((0.7, None), (1.0, 12 if depth % 2 else None))
+    (1, 0.7, None, 120),
+    (1, 1.0, 12, 120),
+    (2, 0.7, 12, 64),
+    (2, 1.0, None, 64),
+    (3, 0.7, None, 40),
+    (4, 1.0, 12, 40),
+    (5, 0.7, None, 40),
+    (5, 1.0, None, 40),
 ]
+"""Depth, temperature, how many tokens the target keeps, vocabulary."""
 
 
 @pytest.mark.parametrize(("depth", "temperature", "keep", "vocabulary"), CASES)
@@ -43,9 +49,9 @@ def test_the_output_is_the_target(depth, temperature, keep, vocabulary):
     made = chains.tables(depth, vocabulary, temperature, keep)
     counts = chains.counted(made, depth, mixed(), seed=depth)
     assert int(counts[Mode.SAMPLED][0].sum()) == TRIALS
+    # later places are reached by fewer
+    assert counts[Mode.SAMPLED][depth].sum() > TRIALS // 10
     for mode in (Mode.SAMPLED, Mode.DELTA):
-        # later places are reached by fewer, and each is a test
-        assert (counts[mode].sum(dim=(1, 2)) > 100).all()
         for place in counts[mode]:
             assert chance(place, made.p) > ALPHA
     largest = made.p.argmax(dim=1)
@@ -53,11 +59,13 @@ def test_the_output_is_the_target(depth, temperature, keep, vocabulary):
         assert torch.equal(place.sum(dim=1), place.gather(1, largest[:, None])[:, 0])
 
 
-def test_truncated_support_is_proposed_and_never_emitted():
-    """What gives the case above its edge: the drafter proposes what the target excludes."""
-    made = chains.tables(1, 160, 1.0, keep=12)
-    excluded = made.p.gather(1, made.ids.long()) == 0
-    assert (torch.where(excluded, made.tickets, 0).sum(dim=1) > 1 << 20).all()
+def test_truncated_targets_exclude_what_is_proposed():
+    """What gives the cases above their edge: the drafter proposes what the target excludes."""
+    for depth, temperature, keep, vocabulary in CASES:
+        if keep:
+            made = chains.tables(depth, vocabulary, temperature, keep)
+            excluded = made.p.gather(1, made.ids.long()) == 0
+            assert (torch.where(excluded, made.tickets, 0).sum(dim=1) > (1 << 24) // 100).all()
 
 
 def first_place(**more):
@@ -97,23 +105,24 @@ def test_a_stream_that_draft_and_residual_share_is_caught():
     assert first_place(words=shared_residual) < ALPHA
 
 
-def test_a_shared_stream_moves_60_percent_to_more():
-    """As it was seen in an engine: three tokens, and one of 60 % that came out otherwise."""
-    p = torch.tensor([[0.3, 0.6, 0.1]], dtype=torch.float64).repeat(chains.CONTEXTS, 1)
-    tickets = torch.zeros(chains.CONTEXTS, 32, dtype=torch.int32)
-    tickets[:, :3] = torch.tensor([1 << 23, 1 << 22, 1 << 22])
+def test_a_shared_stream_gives_63_percent_where_60_are_right():
+    """As it was seen in an engine; a draw by running sums needs these three tokens for it.
+
+    Token 0 alone is rejected, by words below a half; those draw token 1 alone from a residual of
+    0.37 and 0.03, so that it gets all 0.4 of it on top of its 0.23.
+    """
+    p = torch.tensor([[0.1, 0.6, 0.3]], dtype=torch.float64).repeat(chains.CONTEXTS, 1)
+    second = round(0.23 * (1 << 24))
     ids = torch.full((chains.CONTEXTS, 32), -1, dtype=torch.int32)
     ids[:, :3] = torch.arange(3)
+    tickets = torch.zeros_like(ids)
+    tickets[:, :3] = torch.tensor([1 << 23, second, (1 << 23) - second])
     made = chains.Tables(ids, tickets, p)
-    right = chains.counted(made, 1, SAMPLED, seed=3)[Mode.SAMPLED][0]
-    shared = chains.counted(made, 1, SAMPLED, seed=3, words=shared_residual)[Mode.SAMPLED][0]
-    assert chance(right, p) > ALPHA
-    assert chance(shared, p) < ALPHA
-    # five standard deviations, and what this bug adds
     deviation = (0.6 * 0.4 / TRIALS) ** 0.5
-    share = [float(one[:, 1].sum()) / TRIALS for one in (right, shared)]
-    assert abs(share[0] - 0.6) < 5 * deviation
-    assert abs(share[1] - 0.6) > 20 * deviation
+    for words, share in ((None, 0.60), (shared_residual, 0.63)):
+        counts = chains.counted(made, 1, SAMPLED, seed=3, words=words)[Mode.SAMPLED][0]
+        assert (chance(counts, p) > ALPHA) == (words is None)
+        assert abs(float(counts[:, 1].sum()) / TRIALS - share) < 6 * deviation
 
 
 def test_a_residual_over_the_32_only_is_caught(monkeypatch):

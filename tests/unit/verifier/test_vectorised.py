@@ -130,7 +130,7 @@ def check(verdicts, row, wanted):
 
 
 @given(seeds, st.integers(1, 5), st.integers(1, 40), st.sampled_from([np.float32, np.float64]))
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_any_batch(seed, depth, vocabulary, dtype):
     case = any_case(seed, 6, depth, vocabulary, dtype)
     target, batch = torch.from_numpy(case.p), stacked(case.proposals, depth)
