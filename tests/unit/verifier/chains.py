@@ -17,7 +17,7 @@ from pp4.verifier.units import Mode
 
 CONTEXTS = 3
 ANCHOR, ROUND, POSITION = 1, 9, 100
-CHUNK = 1 << 14
+CHUNK = 1 << 13
 
 
 @dataclass
@@ -57,7 +57,7 @@ def tables(seed, vocabulary, temperature, keep=None, tau=1.0):
     return Tables(
         torch.tensor(ids, dtype=torch.int32),
         torch.tensor(tickets, dtype=torch.int32),
-        scaled.softmax(dim=1),
+        scaled.softmax(dim=1).float(),
     )
 
 
