@@ -13,7 +13,7 @@ from pp4.verifier.units import Mode
 
 
 class Flaw(IntEnum):
-    """Each of the first eight is a check of :func:`pp4.verifier.proposal.validated` as well."""
+    """Up to ``TOKEN`` they are checks of :func:`pp4.verifier.proposal.validated` as well."""
 
     NONE = 0
     MODE = 1

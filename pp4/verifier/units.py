@@ -22,7 +22,7 @@ TICKET_WEIGHT: Final = 1 << (UNIT_BITS - TICKET_BITS)
 MAX_VOCABULARY: Final = 1 << 18
 SLACK: Final = 1 << (UNIT_BITS - 14)
 """How far floored weights may sum from ``TOTAL``: an FP32 softmax of 2**18 columns stays well
-within, probabilities that were rounded to BF16 or cut off without normalising do not."""
+within; probabilities that were rounded to BF16, or cut off and not normalised, as a rule do not."""
 
 
 class Mode(IntEnum):

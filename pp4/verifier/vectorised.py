@@ -107,9 +107,8 @@ def _drawn(weights: Tensor, u: Word) -> tuple[Tensor, Tensor]:
     running = weights.cumsum(dim=1)
     total = running[:, -1]
     place = share(u, total)
-    found = torch.searchsorted(running, place[:, None], right=True)[:, 0]
-    # only a row of zeros has no id that owns the place
-    return found.clamp(max=weights.shape[1] - 1), total
+    # a row of zeros draws V, which is never emitted
+    return torch.searchsorted(running, place[:, None], right=True)[:, 0], total
 
 
 def verify(target: Tensor, batch: Batch, words: Words | None = None) -> Verdicts:
@@ -144,7 +143,7 @@ def verify(target: Tensor, batch: Batch, words: Words | None = None) -> Verdicts
     greedy = mode == Mode.GREEDY_T0
     last = torch.where(greedy, first.gather(1, stop)[:, 0], last)
     error = torch.where(active & ~sound, int(Flaw.TARGET), error)
-    error = torch.where(active & sound & ~greedy & lost, int(Flaw.RESIDUAL), error)
+    error = torch.where(active & sound & lost, int(Flaw.RESIDUAL), error)
     emits = active & (error == 0)
 
     place = torch.arange(depth + 1, device=target.device)

@@ -16,7 +16,7 @@ from pp4.kernels.purposes import DRAFT
 from pp4.verifier import vectorised
 from pp4.verifier import words as streams
 from pp4.verifier.proposal import validated
-from pp4.verifier.units import TICKET_WEIGHT, TOTAL, Mode
+from pp4.verifier.units import TOTAL, Mode
 from tests.unit.verifier import chains
 from tests.unit.verifier.cases import fields
 from tests.unit.verifier.chances import ALPHA, chance
@@ -197,7 +197,3 @@ def test_a_delta_that_keeps_its_token_in_the_residual_is_caught(monkeypatch):
     modes = torch.full_like(SAMPLED, int(Mode.DELTA))
     counts = chains.counted(made, 1, modes, seed=77)[Mode.DELTA][0]
     assert chance(counts, made.p) < ALPHA
-
-
-def test_units_agree():
-    assert TICKET_WEIGHT << 24 == TOTAL

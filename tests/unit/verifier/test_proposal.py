@@ -1,5 +1,6 @@
 """A proposal is refused by the check that it breaks, whatever was done to it."""
 
+import dataclasses
 import inspect
 
 import numpy as np
@@ -7,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pp4.drafter.packing import REPLY_MEMBERS, row_type
 from pp4.errors import BadInputError, Code, WrongError
+from pp4.kernels import sampled_fused
 from pp4.verifier.proposal import mode_of, validated
 from pp4.verifier.units import MAX_VOCABULARY, Mode
+from pp4.wire.drafts import Drafted
+from pp4.worker.proposals import proposal_of
 from tests.unit.verifier.cases import MODES, any_fields, fields
 
 ROW = {7: 1 << 23, 2: 1 << 22, 9: 1 << 22, 4: 0}
@@ -206,3 +211,28 @@ def test_modes():
     for temperature in (-1, float("nan"), float("inf")):
         with pytest.raises(BadInputError):
             mode_of("greedy", temperature)
+
+
+def test_modes_are_the_kernels_words():
+    kernels = (sampled_fused.INACTIVE, sampled_fused.SAMPLED, sampled_fused.GREEDY)
+    assert kernels == (Mode.INACTIVE, Mode.SAMPLED, Mode.GREEDY_T0)
+
+
+def test_a_reply_of_the_worker_is_taken_as_it_is():
+    """Bytes as they come over the socket: two of five positions, behind them zeros."""
+    row = np.zeros(1, row_type(5))[0]
+    sampled = good()
+    for name, values in (("ids", "ids"), ("q", "q"), ("token", "tokens")):
+        row[name][:2] = sampled[values]
+    body = b"".join(row[name].tobytes() for name in REPLY_MEMBERS)
+    answer = Drafted(
+        sequence=1, request=1, generation=3, slot=1, round=5, position=11, mode="sampled",
+        depth=2, block=5,
+    )  # fmt: skip
+    reply = proposal_of(answer, body)
+    taken = {name: getattr(reply, name) for name in ("ids", "q", "tokens", "generation", "slot",
+                                                     "round", "position")}  # fmt: skip
+    found = validated(**(sampled | taken | {"mode": mode_of(reply.mode, 0.7)}))
+    wanted = validated(**sampled)
+    for field in dataclasses.fields(found):
+        assert np.array_equal(getattr(found, field.name), getattr(wanted, field.name))
