@@ -97,6 +97,7 @@ class Code(StrEnum):
     # a worker's socket
     PEER_USER = "PEER_USER"
     WORKER_FULL = "WORKER_FULL"
+    BAD_PROPOSAL = "BAD_PROPOSAL"
 
     # what gates find
     DEVICE_MISMATCH = "DEVICE_MISMATCH"

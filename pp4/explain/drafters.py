@@ -46,4 +46,11 @@ PAGES: Final[dict[Code, Page]] = pages(
         "Nothing of this connection; the others go on.",
         "Close a connection that is not needed, or send several requests over one: it takes many.",
     ),
+    (
+        Code.BAD_PROPOSAL,
+        "A worker's reply breaks the definition of a proposal, or belongs to no draft that was "
+        "asked for. The message names the check: a sound worker sends nothing of the kind.",
+        "Nothing was drawn from the reply; the engine decodes that step without a draft.",
+        "Switch sampled drafting off, keep the message, and qualify the worker's GPUs again.",
+    ),
 )
