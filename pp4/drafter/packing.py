@@ -60,11 +60,6 @@ REPLY_MEMBERS: Final = ("ids", "q", "token", "confidence")
 """Members of a row that leave with a reply; they come first, so they are one piece of bytes."""
 
 
-def reply_bytes(block: int) -> int:
-    """Bytes of a row that leave with a reply: :data:`REPLY_MEMBERS`."""
-    return 4 * block * (2 * WIDTH + 2)
-
-
 def row_words(block: int) -> int:
     """32-bit words of one row of the outputs."""
     return row_type(block).itemsize // 4

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -106,9 +106,6 @@ class SampledBlock:
         BadInputError: head and link disagree about shards, the batch does not fit, or a buffer
             does not start where the kernel may read it.
     """
-
-    selects_by: ClassVar[str] = "kernel"
-    """What computes the outputs, by name."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ interpreter runs them, so a fault reaches the rows after it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,8 +35,6 @@ class ReferenceBlock(SampledBlock):
     Raises:
         BadInputError: as :class:`SampledBlock`, or a link to a peer.
     """
-
-    selects_by: ClassVar[str] = "reference"
 
     def __init__(
         self, head: Head, link: Link, *, batch: int, n_out: int, buffers: Buffers | None = None

@@ -44,7 +44,7 @@ from pp4.wire.drafts import (
     Welcome,
 )
 from pp4.wire.offers import Offer
-from pp4.worker.conversation import Conversation
+from pp4.worker.client_socket import ClientSocket
 from pp4.worker.front.listening import require_same_user
 from pp4.worker.proposals import Ask, Proposal, feature_bytes, proposal_of
 
@@ -68,7 +68,7 @@ class Client:
     """
 
     def __init__(self, connected: socket.socket, limit_s: float = LIMIT_S) -> None:
-        self._talk, self._limit_s = Conversation(connected), limit_s
+        self._talk, self._limit_s = ClientSocket(connected), limit_s
         self._lengths: dict[int, int] = {}
         self._drafts: dict[int, Draft] = {}
         self._largest_body = 0

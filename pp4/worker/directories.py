@@ -9,17 +9,20 @@ import shlex
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from pp4.clock import Deadline, SystemClock
 from pp4.config.file_systems import require_local
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.receipts.canonical import shown
 from pp4.wire.serving import Serve
-from pp4.worker.front.listening import alone
 
 AGAIN: Final = "export PP4_STATE_DIR=/absolute/path"
+_LOCK_S: Final = 2.0
+_TURN_S: Final = 0.01
 _OURS: Final = "pair-"
 _OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -42,6 +45,36 @@ def prepare_socket(serve: Serve) -> None:
     """Make and check the directory of the socket; raises as :func:`prepare`."""
     again = "--socket PATH, in a directory of yours"
     require_directory(Path(serve.socket).parent, "directory of the socket", again)
+
+
+@contextlib.contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Keep other workers from looking at the same names meanwhile; nobody holds this for long.
+
+    The directory itself is locked: a lock file would be one more thing that is left there, and the
+    library that makes those makes directories too, which were to be refused.
+
+    Raises:
+        OSError: it cannot be opened, or somebody does hold it for long.
+    """
+    deadline = Deadline.after(SystemClock(), _LOCK_S)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        while not _lock(descriptor, last=deadline.expired()):
+            time.sleep(_TURN_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, *, last: bool) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if last:
+            raise
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -7,39 +7,20 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pp4.config import INTERPRETED, SWITCHES, child_environment
 from pp4.drafter.checkpoint import synthetic
-from pp4.drafter.config import DrafterConfig, Layout
 from pp4.errors import RefusedError
 from pp4.transport.worker_socket import ask_status
 from pp4.worker.client import Client
 from tests.unit.processes import LONG, within
+from tests.unit.worker import drafters
 
 ROOT = Path(__file__).parents[2]
-SMALL = DrafterConfig(
-    layout=Layout.DEEPSPEC,
-    hidden=32,
-    layers=1,
-    heads=2,
-    kv_heads=1,
-    head_dim=16,
-    intermediate=32,
-    norm_eps=1e-6,
-    rope_theta=1e6,
-    max_positions=128,
-    # odd: one shard is longer than the other
-    vocab=131,
-    draft_vocab=131,
-    block=5,
-    mask_token=130,
-    target_layers=(0, 1),
-    markov_rank=16,
-    confidence=True,
-    confidence_with_markov=True,
-)
+# odd: one shard is longer than the other
+SMALL = replace(drafters.SMALL, vocab=131, draft_vocab=131, mask_token=130, target_layers=(0, 1))
 CONTEXT = 96
 BATCH = 8
 """Rows of every batch: with one captured size, equal drafts have equal bits in any company."""

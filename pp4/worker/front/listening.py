@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import ipaddress
 import os
 import socket
 import stat
 import struct
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Refusal, RefusedError
+from pp4.worker.directories import alone
 
 _BACKLOG = 64
 _PROBE_S = 2.0
-_TURN_S = 0.01
 _PRIVATE = 0o177
 _CREDENTIALS = struct.Struct("3i")
 """``struct ucred``: process, user and group of the other end."""
@@ -76,33 +72,6 @@ def listen_unix(path: Path) -> Listener:
             Code.BAD_SETTING, f"socket {path}", "a short path in a directory of yours", str(error)
         ) from error
     return Listener(listening, path, (found.st_dev, found.st_ino))
-
-
-@contextlib.contextmanager
-def alone(directory: Path) -> Iterator[None]:
-    """Keep other workers from looking at the same names meanwhile; nobody holds this for long.
-
-    Raises:
-        OSError: it cannot be opened, or somebody does hold it for long.
-    """
-    deadline = Deadline.after(SystemClock(), _PROBE_S)
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        while not _lock(descriptor, last=deadline.expired()):
-            time.sleep(_TURN_S)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, *, last: bool) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        if last:
-            raise
-        return False
-    return True
 
 
 def _clear(path: Path) -> None:

@@ -16,6 +16,7 @@ from pp4.errors import BadInputError, Code, Pp4Error, Refusal, RefusedError, Wro
 from pp4.kernels.faults import Fault
 from pp4.kernels.link import EPOCH_LIMIT
 from pp4.kernels.sampled_fused import GREEDY, SAMPLED
+from pp4.wire.drafts import reply_bytes
 from pp4.wire.facts import Identity, Library, Primed, Shape, read
 from pp4.wire.offers import Offer
 from pp4.worker.compiling import Homes
@@ -165,7 +166,7 @@ class PairDrafting:
         drafted, first = left_by(self._arena, 0, batch, n_out)
         _, second = left_by(self._arena, 1, batch, n_out)
         self._release((first, second), modes, n_out, sampled=sampled)
-        size = packing.reply_bytes(self.config.block)
+        size = reply_bytes(self.config.block)
         replies = [row.tobytes()[:size] for row in drafted[: len(rows)]]
         if sampled:
             await self._drain()

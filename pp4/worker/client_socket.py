@@ -28,11 +28,11 @@ _SOONEST_S: Final = 0.001
 A = TypeVar("A", bound=Spoken)
 
 
-class Conversation:
+class ClientSocket:
     """Sends questions, and keeps the answers that come until they are asked for.
 
     Args:
-        connected: a connected stream; closed with the conversation.
+        connected: a connected stream; closed with this.
 
     Attributes:
         over: why nothing can be asked any more, None while it can.
