@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from pp4.errors import BadInputError
+from pp4.kernels.dyadic24 import draw as drawn
+from pp4.kernels.philox import draft_ticket
 from pp4.worker.client import Ask
 from tests.faults.worker_specs import body_of, features_of
 from tests.faults.workers import BATCH, SMALL, Worker
@@ -73,6 +75,23 @@ class Talk:
     def bodies(self, temperatures, **more):
         found = self.ask(temperatures, **more)
         return {number: body_of(one, self.block) for number, one in found.items()}
+
+
+@pytest.mark.parametrize("depth", [4, 5])
+def test_every_sampled_token_is_the_draw_of_its_own_key_position_and_round(on, depth):
+    """What the verifier relies on: q says what could be drawn, and Philox which of it was."""
+    tokens = set()
+    with Talk(on, depth) as talk:
+        for _ in range(12):
+            for number, found in talk.ask({1: 0.7, 2: 1.0, 3: 0.7}).items():
+                for index in range(depth):
+                    tickets = [int(share * 2**24) for share in found.q[index].tolist()]
+                    place = LENGTHS[number - 1] + 1 + index
+                    ticket = draft_ticket(key=1000 + number, position=place, round=talk.round)
+                    assert found.tokens[index] == found.ids[index][drawn(tickets, ticket)]
+                    tokens.add((number, index, int(found.tokens[index])))
+    # the rounds did draw different tokens of the same rows, or any round would have done
+    assert len(tokens) > 2 * 3 * depth
 
 
 ALL_GREEDY = {1: 0.0, 2: 0.0, 3: 0.0}

@@ -176,12 +176,12 @@ class PairDrafting:
         """Lay the inputs out; -> the mode of every row, padding included."""
         inputs = np.zeros(1, packing.input_type(batch))
         record = inputs[0]
-        places, on = [self._places[row.request] for row in rows], self.setup.sampled
+        places = [self._places[row.request] for row in rows]
         members = {
             "slot": [place.slot for place in places],
             "length": [place.length for place in places],
             "anchor": [row.anchor for row in rows],
-            "mode": [SAMPLED if row.sampled and on else GREEDY for row in rows],
+            "mode": [SAMPLED if row.sampled else GREEDY for row in rows],
             "position": [row.position for row in rows],
             "round": [row.round for row in rows],
             "key": [row.key for row in rows],
