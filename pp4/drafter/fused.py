@@ -29,9 +29,6 @@ from pp4.kernels.backbone.launches import (
 )
 from pp4.kernels.backbone.sizes import Sizes
 
-TRIED: Final = False
-"""Whether the kernels have been seen to be right on a GPU, by ``python -m benchmarks.backbone``.
-Until then torch runs the layers there too."""
 _QKV: Final = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 _GATE_UP: Final = ("mlp.gate_proj", "mlp.up_proj")
 
@@ -57,7 +54,7 @@ def prime(config: DrafterConfig, device: torch.device) -> None:
         RefusedError: ``UNPRIMED``, a kernel does not compile or does not load.
     """
     sizes = sizes_of(config)
-    if TRIED and not sizes.unsupported:
+    if not sizes.unsupported:
         specialised.prime(sizes, device)
 
 
@@ -68,7 +65,7 @@ def backbone_of(weights: Weights, context: int) -> Backbone:
         BadInputError: the context does not fit the backbone.
     """
     fused = weights.device.type == "cuda" and weights.embedding.dtype == torch.bfloat16
-    if TRIED and fused and not sizes_of(weights.config).unsupported:
+    if fused and not sizes_of(weights.config).unsupported:
         return FusedBackbone(weights, context)
     return Backbone(weights, context)
 

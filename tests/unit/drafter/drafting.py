@@ -138,9 +138,16 @@ def base_of(config: DrafterConfig, rows, n_out, device="cpu"):
     return hidden, torch.cat(logits, dim=-1)
 
 
-def expected(config, rows, n_out, device="cpu"):
-    """Outputs by the exact reference, over base logits that are computed apart."""
-    _, logits = base_of(config, rows, n_out, device)
+def own_base(drafter, n_out, batch):
+    """Base logits ``[B, n, V]`` that a drafter's last block ran on."""
+    stage = drafter._stages[batch, n_out]
+    return torch.cat([stage.columns(place).base for place in range(len(stage.shards))], dim=-1)
+
+
+def expected(config, rows, n_out, logits=None):
+    """Outputs by the exact reference, over base logits that are computed apart or given."""
+    if logits is None:
+        _, logits = base_of(config, rows, n_out)
     tensors = random_tensors(config)
     w1, w2 = (tensors[f"markov_head.markov_{one}.weight"].float().numpy() for one in ("w1", "w2"))
     requests = [

@@ -162,7 +162,6 @@ def test_features_are_projected_to_the_same_bits():
 
 def on_a_gpu(monkeypatch):
     """Let weights say that they lie on a GPU, and note which backbone is made."""
-    monkeypatch.setattr(fused, "TRIED", True)
     monkeypatch.setattr(Weights, "device", property(lambda _: torch.device("cuda", 0)))
     for name in ("Backbone", "FusedBackbone"):
         monkeypatch.setattr(fused, name, lambda *_, name=name: name)
@@ -182,15 +181,6 @@ def test_a_gpu_has_the_kernels_where_they_take_the_drafter(monkeypatch, config, 
     assert backbone_of(weights, CONTEXT) == made
 
 
-def test_kernels_that_no_gpu_has_tried_serve_nobody(monkeypatch):
-    weights = weights_of(FUSED, random_tensors(FUSED))
-    on_a_gpu(monkeypatch)
-    monkeypatch.setattr(fused, "TRIED", False)
-    monkeypatch.setattr(fused.specialised, "prime", pytest.fail)
-    assert backbone_of(weights, CONTEXT) == "Backbone"
-    fused.prime(FUSED, torch.device("cuda", 0))
-
-
 def test_without_a_gpu_it_is_torch():
     assert type(backbone_of(weights_of(FUSED, random_tensors(FUSED)), CONTEXT)) is Backbone
 
@@ -198,7 +188,6 @@ def test_without_a_gpu_it_is_torch():
 @pytest.mark.parametrize("config", [SMALL, FUSED])
 def test_what_is_launched_is_what_is_primed(monkeypatch, config):
     primed = []
-    monkeypatch.setattr(fused, "TRIED", True)
     monkeypatch.setattr(fused.specialised, "prime", lambda *given: primed.append(given))
     fused.prime(config, torch.device("cuda", 0))
     expected = [] if config is SMALL else [(fused.sizes_of(config), torch.device("cuda", 0))]
@@ -217,7 +206,6 @@ from tests.unit.drafter.checkpoints import SMALL, random_tensors
 from tests.unit.drafter.running import weights_of
 
 device = torch.device("cuda", 0)
-fused.TRIED = True
 sizes = {"hidden": 256, "heads": 8, "head_dim": 64, "intermediate": 512}
 config = replace(SMALL, max_positions=4096, **sizes)
 fused.prime(config, device)
