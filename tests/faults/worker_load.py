@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pp4.transport.worker_socket import ask_status
+from pp4.worker.gpus import read_gpus
 from tests.faults.worker_players import Player, Told
 from tests.faults.worker_specs import known_specs
 from tests.faults.workers import Worker, write_checkpoint
@@ -130,6 +131,15 @@ def judged(told, worker, standing):
     return [f"not so: {name}" for name, holds in rules.items() if not holds]
 
 
+def _where(device):
+    """Settings of a worker; on GPUs it is a solo one that no receipt allows."""
+    if device != "gpu":
+        return {"device": device}
+    first = read_gpus().gpus[0].uuid
+    program = "tests.faults.unjudged"
+    return {"device": device, "gpus": (first,), "solo": True, "cache_mib": 1, "program": program}
+
+
 @contextlib.contextmanager
 def _worker(given):
     """The socket of a worker, one that runs or one of its own."""
@@ -142,7 +152,7 @@ def _worker(given):
             directory / "w",
             write_checkpoint(directory / "drafter"),
             sampled=not given.off,
-            device=given.device,
+            **_where(given.device),
         )
         try:
             yield worker.serving().socket
@@ -158,7 +168,9 @@ def main(arguments):
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", choices=("reference", "interpreter"), default="reference")
+    parser.add_argument(
+        "--device", choices=("reference", "interpreter", "gpu"), default="reference"
+    )
     parser.add_argument("--off", action="store_true", help="leave the switch off")
     parser.add_argument(
         "--socket", type=Path, help="of a worker that runs, with one captured batch size"

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pp4.config import INTERPRETED, SWITCHES, child_environment
+from pp4.config import INTERPRETED, ON_GPUS, SWITCHES, child_environment
 from pp4.drafter.checkpoint import synthetic
 from pp4.errors import RefusedError
 from pp4.transport.worker_socket import ask_status
@@ -73,10 +73,20 @@ class Worker:
         checkpoint: of the drafter.
         sampled: whether the switch is on.
         socket: path of its socket.
+        program: module that is run.
         settings: of :class:`pp4.wire.serving.Serve`, in the place of the usual ones.
     """
 
-    def __init__(self, directory, checkpoint, *, sampled=True, socket=None, **settings):
+    def __init__(
+        self,
+        directory,
+        checkpoint,
+        *,
+        sampled=True,
+        socket=None,
+        program="pp4.worker.serve",
+        **settings,
+    ):
         directory.mkdir(mode=0o700, exist_ok=True)
         self.socket, self._log = socket or directory / "s", directory / "log"
         told = {
@@ -87,10 +97,11 @@ class Worker:
             **USUAL,
             **settings,
         }
-        changes = {**INTERPRETED, "PYTHONPATH": str(ROOT)}
+        where = ON_GPUS if told["device"] == "gpu" else INTERPRETED
+        changes = {**where, "PYTHONPATH": str(ROOT)}
         if sampled:
             changes[SWITCHES[0]] = "1"
-        argv = [sys.executable, "-P", "-m", "pp4.worker.serve", json.dumps(told)]
+        argv = [sys.executable, "-P", "-m", program, json.dumps(told)]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stderr=log, env=child_environment(changes)
