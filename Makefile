@@ -59,7 +59,7 @@ clean:
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pp4 needs Python 3.11 or newer: make PYTHON=python3.12")'
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[gpu,dev]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[gpu,mini,dev]'
 	touch $@
 
 # The pins name another Triton, so this one install goes without them.

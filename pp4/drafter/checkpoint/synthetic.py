@@ -64,7 +64,7 @@ def write(path: Path, config: DrafterConfig, seed: int = 0) -> None:
             for one in calls:
                 _write_tensor(file, one, seed)
         with (path / CONFIG).open("x", encoding="utf-8") as text:
-            text.write(json.dumps(_tree(config), indent=2) + "\n")
+            text.write(json.dumps(tree_of(config), indent=2) + "\n")
     except OSError as error:
         found, left = error.strerror or str(error), f"what was written of {SINGLE}, if anything"
         raise RefusedError(
@@ -131,7 +131,7 @@ def _spread(one: Wanted) -> tuple[float, float]:
     return 0.0, scale / sqrt(inputs)
 
 
-def _tree(config: DrafterConfig) -> dict[str, Any]:
+def tree_of(config: DrafterConfig) -> dict[str, Any]:
     """What ``config.json`` says, as DeepSpec writes it."""
     tree: dict[str, Any] = {
         "architectures": ["Qwen3DSparkModel"],

@@ -1,0 +1,1 @@
+"""Programs that use pp4, and what they made."""

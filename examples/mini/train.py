@@ -1,0 +1,244 @@
+"""Trains the mini pair: ``python -m examples.mini.train --out DIR``.
+
+One command does all of it: text, tokenizer, target, drafter, what the pair does on held-out text.
+The target is written as soon as it is trained and the drafter's best state every minute, so a run
+that is ended early leaves what it had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from examples.mini import export, record, stages, text, tokenization
+from examples.mini.drafter_model import DrafterModel
+from examples.mini.fitting import Course
+from examples.mini.record import RECORD, Record
+from examples.mini.sizes import MINI, SMOKE, Recipe
+from examples.mini.stages import Bench, Corpus
+from examples.mini.target_model import TargetModel
+from pp4.errors import BadInputError, Code, Exit, Pp4Error, Refusal, RefusedError
+
+_EVALUATION_SECONDS = 40.0
+"""What is left of the whole for the held-out split."""
+
+
+class Run:
+    """One run of the command.
+
+    Args:
+        given: its options.
+
+    Raises:
+        RefusedError: ``EXISTS``: there is something that would be replaced.
+        BadInputError: a device that there is not.
+    """
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self._given, self._started = given, time.monotonic()
+        self._out: Path = given.out
+        self._target = self._out / "target"
+        self._drafter = self._out / "drafter"
+        if not given.force:
+            _require_free(self._out, given.resume_target)
+        device = _device(given.device)
+        compiled = device.type == "cuda" and not given.eager
+        self._bench = Bench(_recipe(given), device, compiled, given.seed)
+        self._record = Record(self._out, _command(given))
+
+    def all(self) -> None:
+        """Run every stage."""
+        bench, given = self._bench, self._given
+        found = stages.corpus(given.text or text.standard_library())
+        described = {"python": _text_version(given), **found.described()}
+        self._record.add(
+            seed=bench.seed,
+            compiled=bench.compiled,
+            machine=record.machine(bench.device),
+            recipe=record.sizes(bench.recipe),
+            text=described,
+        )
+        self._say(f"{described['all']['files']} files, {described['all']['bytes']} bytes")
+        target, tokens = self._with_target(found, described)
+        self._say("sample text from the target")
+        made = stages.sampled(bench, target, tokens["train"])
+        self._record.add(sampled={"sequences": len(made), "tokens": made.numel()})
+        drafter = self._with_drafter(target, tokens, made)
+        self._say("held-out split")
+        size = described["heldout"]["bytes"]
+        heldout = stages.evaluated(bench, target, drafter, tokens["heldout"], size)
+        self._record.add(
+            heldout=heldout, complete=True, seconds=round(time.monotonic() - self._started, 1)
+        )
+        self._say("done")
+
+    def _with_target(
+        self, found: Corpus, described: dict[str, Any]
+    ) -> tuple[TargetModel, dict[str, Tensor]]:
+        """Train a target or take the given one; -> it and the tokens of the splits."""
+        bench, resumed = self._bench, self._given.resume_target
+        vocab = bench.recipe.target.vocab
+        target = bench.new_target().eval()
+        if resumed is None:
+            tokenizer = tokenization.trained(found.sources["train"], vocab)
+        else:
+            tokenizer = export.read_target(resumed, target)
+            tokenization.require(tokenizer, vocab)
+        tokens = stages.streams(tokenizer, found, bench.device)
+        for split, stream in tokens.items():
+            described[split]["tokens"] = len(stream)
+        self._record.add(text=described)
+        self._say(", ".join(f"{split} {len(stream)} tokens" for split, stream in tokens.items()))
+        if resumed is not None:
+            self._resumed(resumed)
+            return target, tokens
+        return self._trained(tokenizer, tokens), tokens
+
+    def _trained(self, tokenizer: Tokenizer, tokens: dict[str, Tensor]) -> TargetModel:
+        target, course = stages.fit_target(self._bench, tokens, self._given.target_seconds)
+        export.write_target(self._target, target, tokenizer)
+        self._record.add(
+            target={
+                "parameters": export.parameters(target),
+                "course": record.course(course),
+                "files": export.digests(self._target),
+            }
+        )
+        self._say(f"target written, {export.parameters(target)} parameters")
+        return target
+
+    def _resumed(self, directory: Path) -> None:
+        files = export.digests(directory)
+        self._record.add(target=record.earlier(directory, files) or {"files": files})
+
+    def _with_drafter(
+        self, target: TargetModel, tokens: dict[str, Tensor], made: Tensor
+    ) -> DrafterModel:
+        gone = time.monotonic() - self._started
+        left = self._given.total_seconds - gone - _EVALUATION_SECONDS
+        seconds = max(1.0, min(self._given.drafter_seconds, left))
+        self._say(f"train the drafter for {seconds:.0f} s")
+        drafter, course = stages.fit_drafter(self._bench, target, tokens, made, seconds, self._keep)
+        self._keep(drafter, course)
+        self._say(f"drafter written, {export.parameters(drafter)} parameters")
+        return drafter
+
+    def _keep(self, drafter: DrafterModel, course: Course) -> None:
+        export.write_drafter(self._drafter, drafter)
+        self._record.add(
+            drafter={
+                "parameters": export.parameters(drafter),
+                "course": record.course(course),
+                "files": export.digests(self._drafter),
+            }
+        )
+
+    def _say(self, line: str) -> None:
+        sys.stdout.write(f"[{time.monotonic() - self._started:6.1f} s] {line}\n")
+        sys.stdout.flush()
+
+
+def _require_free(out: Path, resumed: Path | None) -> None:
+    """Refuse to write over what is there."""
+    for name in (RECORD, "drafter", *(("target",) if resumed is None else ())):
+        if (out / name).exists():
+            raise RefusedError(
+                Refusal(
+                    Code.EXISTS,
+                    str(out),
+                    "a place without a pair",
+                    name,
+                    next="give another --out, or --force to replace it",
+                )
+            )
+
+
+def _device(wanted: str | None) -> torch.device:
+    there = torch.cuda.is_available()
+    if wanted == "cuda" and not there:
+        raise BadInputError.of("--device", "cpu: torch sees no GPU", wanted)
+    return torch.device(wanted or ("cuda" if there else "cpu"))
+
+
+def _recipe(given: argparse.Namespace) -> Recipe:
+    recipe = SMOKE if given.smoke else MINI
+    for name, steps in (("fit_target", given.target_steps), ("fit_drafter", given.drafter_steps)):
+        if steps is not None:
+            recipe = replace(recipe, **{name: replace(getattr(recipe, name), steps=steps)})
+    return recipe
+
+
+def _text_version(given: argparse.Namespace) -> str | None:
+    """Version of Python that the text belongs to, where that is known."""
+    if given.text_version is not None:
+        return str(given.text_version)
+    return None if given.text else sys.version.split()[0]
+
+
+def _command(given: argparse.Namespace) -> str:
+    """The command with the names of places left out."""
+    words = ["python -m examples.mini.train"]
+    for name, value in vars(given).items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif isinstance(value, Path):
+            words.append(f"{option} DIR")
+        elif value is not None and value is not False:
+            words.append(f"{option} {value}")
+    return " ".join(words)
+
+
+def _count(word: str) -> int:
+    value = int(word)
+    if value < 1:
+        raise argparse.ArgumentTypeError("1 or more")
+    return value
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.mini.train",
+        description="Train a small target and its DSpark drafter on Python's standard library.",
+    )
+    add = parser.add_argument
+    add("--out", type=Path, required=True, help="directory for target/, drafter/, record.json")
+    add("--text", type=Path, help="directory of the text (this interpreter's standard library)")
+    add("--text-version", help="version of Python that a given text belongs to")
+    add("--target-seconds", type=float, default=150.0, help="for the target (%(default)s)")
+    add("--drafter-seconds", type=float, default=240.0, help="for the drafter (%(default)s)")
+    add("--total-seconds", type=float, default=530.0, help="for everything (%(default)s)")
+    add("--target-steps", type=_count, help="steps of the target, whatever time they take")
+    add("--drafter-steps", type=_count, help="steps of the drafter, likewise")
+    add("--resume-target", type=Path, help="train the drafter alone, for this target")
+    add("--seed", type=int, default=20, help="of everything that is drawn (%(default)s)")
+    add("--device", choices=("cpu", "cuda"), help="where to train (a GPU if there is one)")
+    add("--eager", action="store_true", help="compile nothing")
+    add("--smoke", action="store_true", help="tiny sizes, some seconds on a CPU")
+    add("--force", action="store_true", help="replace what is in the output directory")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Train the pair, or write the refusal as one JSON object; -> the exit code."""
+    given = _arguments().parse_args(arguments)
+    try:
+        Run(given).all()
+    except Pp4Error as error:
+        sys.stderr.write(json.dumps({"refusal": error.refusal.as_dict()}) + "\n")
+        return int(error.exit)
+    return int(Exit.DONE)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
