@@ -52,6 +52,7 @@ class Run:
         if not given.force:
             _require_free(self._out, given.resume_target)
         device = _device(given.device)
+        _settle()
         compiled = device.type == "cuda" and not given.eager
         self._bench = Bench(_recipe(given), device, compiled, given.seed)
         self._record = Record(self._out, _command(given))
@@ -168,6 +169,12 @@ def _device(wanted: str | None) -> torch.device:
     if wanted == "cuda" and not there:
         raise BadInputError.of("--device", "cpu: torch sees no GPU", wanted)
     return torch.device(wanted or ("cuda" if there else "cpu"))
+
+
+def _settle() -> None:
+    """Sums in full, and kernels of attention that need no search of their own."""
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def _recipe(given: argparse.Namespace) -> Recipe:
