@@ -16,7 +16,8 @@ class Asked(NamedTuple):
 
     Attributes:
         features: ``[B, T, feature width]``.
-        logits: ``[B, A, block, vocab]`` of the tokens 1 to ``block`` places after each anchor.
+        logits: ``[B, A, block, vocab]`` float32 of the tokens 1 to ``block`` places after each
+            anchor.
     """
 
     features: Tensor

@@ -179,6 +179,11 @@ def _settle() -> None:
 
 def _recipe(given: argparse.Namespace) -> Recipe:
     recipe = SMOKE if given.smoke else MINI
+    if given.dropout is not None:
+        recipe = replace(recipe, dropout=given.dropout)
+    if given.target_passes is not None:
+        fitting = replace(recipe.fit_target, passes=given.target_passes)
+        recipe = replace(recipe, fit_target=fitting)
     for name, steps in (("fit_target", given.target_steps), ("fit_drafter", given.drafter_steps)):
         if steps is not None:
             recipe = replace(recipe, **{name: replace(getattr(recipe, name), steps=steps)})
@@ -225,6 +230,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--target-seconds", type=float, default=150.0, help="for the target (%(default)s)")
     add("--drafter-seconds", type=float, default=240.0, help="for the drafter (%(default)s)")
     add("--total-seconds", type=float, default=530.0, help="for everything (%(default)s)")
+    add("--target-passes", type=float, help="most passes of the target over the text")
+    add("--dropout", type=float, help="of the target's sublayers while it is trained")
     add("--target-steps", type=_count, help="steps of the target, whatever time they take")
     add("--drafter-steps", type=_count, help="steps of the drafter, likewise")
     add("--resume-target", type=Path, help="train the drafter alone, for this target")

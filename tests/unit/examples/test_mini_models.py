@@ -16,6 +16,9 @@ from examples.mini.target_model import TargetModel
 from pp4.drafter.checkpoint.load import load
 from pp4.drafter.model import Drafter
 from pp4.drafter.weights import Weights
+from pp4.engine.interface import Row
+from pp4.engine.target.causal import CausalTarget
+from pp4.engine.target.load import load as load_target
 
 CPU = torch.device("cpu")
 PLACES = torch.tensor([0, 1, 7, 30, 58])
@@ -166,6 +169,29 @@ def test_the_target_is_a_causal_qwen3(trained):
     torch.testing.assert_close(model.logits(hidden)[0].double(), logits, rtol=1e-4, atol=1e-4)
     taps = torch.cat([outputs[tap] for tap in SMOKE.drafter.target_layers], dim=-1)
     torch.testing.assert_close(features[0].double(), taps, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_the_target_is_the_one_that_pp4_runs(trained):
+    """The written target in pp4's engine: logits and features of a prompt and a window after it."""
+    engine = CausalTarget(
+        load_target(trained / "target"),
+        taps=SMOKE.drafter.target_layers,
+        slots=2,
+        window=6,
+        context=SMOKE.context,
+    )
+    tokens = sequence()[:, :46]
+    features = engine.prefill(1, tokens[0, :40].tolist())
+    step = engine.step([Row(1, tokens[0, 40:].tolist())])
+    model = exported_target(trained, torch.bfloat16)
+    hidden, wanted = model(tokens)
+    # BF16 rounds each of some dozen steps to eight bits, and attention is another function
+    close = {"rtol": 0.03, "atol": 0.1}
+    torch.testing.assert_close(torch.cat([features, step.features[0]]), wanted[0], **close)
+    torch.testing.assert_close(step.logits[0], model.logits(hidden)[0, 40:], **close)
+    assert wanted.std() > 0.1
+    assert step.logits.std() > 1
 
 
 def naive_qwen3(state, tokens):

@@ -48,6 +48,7 @@ def test_what_is_no_text_is_left_out(tmp_path):
         "__pycache__/p.py": b"p = 1\n",
         "_sysconfigdata__linux_.py": b"prefix = '/usr'\n",
         "config-3.11/config.py": b"prefix = '/usr'\n",
+        "encodings/cp1.py": b"# generated with gencodec.py\ntable = 'abc'\n",
         "latin.py": b"# caf\xe9\n",
     }
     for name, content in names.items():

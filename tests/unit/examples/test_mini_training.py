@@ -73,7 +73,9 @@ def test_what_was_measured_makes_sense(trained):
         measured = heldout[part]
         for name in ("acceptance_at_temperature_0.7", "acceptance_at_temperature_1.0"):
             assert all(0 < value <= 1 for value in measured[name])
-        # the next token is easier than the fifth
+        # the next token is easier than the fifth, for a drafter that has learned anything
+        first, *_, last = measured["acceptance_at_temperature_1.0"]
+        assert first > last + 0.1
         assert measured["greedy_agreement"][0] > measured["greedy_agreement"][4]
     assert 0 < heldout["target_bits_per_byte"] < 8
 
