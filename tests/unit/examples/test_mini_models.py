@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from examples.mini import evaluation, losses, sampled_text
-from examples.mini.blocks import Drafted, asked, at, drafted, last_place
+from examples.mini.blocks import Drafted, asked, drafted, labels, last_place, previous
 from examples.mini.drafter_model import DrafterModel
 from examples.mini.sizes import MINI, SMOKE
 from examples.mini.stages import Bench
@@ -78,8 +78,8 @@ def test_a_trained_block_is_what_pp4_drafts(trained, dtype):
     tokens = sequence()
     target, drafter = exported_target(trained, dtype), exported_drafter(trained, dtype)
     wanted = asked(target, tokens, PLACES, 5)
-    previous = at(tokens, PLACES, 0, 5)
-    hidden = drafter.hidden(wanted.features, previous[:, :, 0], PLACES)
+    before = previous(tokens, PLACES, 5)
+    hidden = drafter.hidden(wanted.features, before[:, :, 0], PLACES)
     found = drafted(drafter, wanted.features, tokens, PLACES)
 
     own = own_drafter(trained, dtype)
@@ -87,13 +87,13 @@ def test_a_trained_block_is_what_pp4_drafts(trained, dtype):
         own.cache.open(request)
         if place:
             own.cache.append(request, wanted.features[0, :place])
-    rows = own.cache.rows(range(len(PLACES)), previous[0, :, 0].tolist())
+    rows = own.cache.rows(range(len(PLACES)), before[0, :, 0].tolist())
     own_hidden = own.hidden(rows)
     # FP32 sums in another order; BF16 rounds each of some dozen steps to eight bits
     close = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 0.03, "atol": 0.1}
     torch.testing.assert_close(hidden[0], own_hidden, **close)
     torch.testing.assert_close(drafter.base(hidden)[0], own.base(own_hidden, 5), **close)
-    chances = own.confidence(own_hidden, previous[0])
+    chances = own.confidence(own_hidden, before[0])
     torch.testing.assert_close(found.scores[0].sigmoid(), chances, **close)
     # what was compared has been trained: positions differ, and so do confidences
     assert chances.std() > 1e-3
@@ -353,10 +353,22 @@ def test_bits_per_byte():
     assert evaluation.bits_per_byte(math.log(2), 50, 100) == pytest.approx(0.5)
 
 
+@torch.no_grad()
+def test_a_position_has_the_token_before_it_its_own_and_the_targets_word(trained):
+    """Position j of a block is the token j places after the anchor."""
+    target, tokens = exported_target(trained, torch.float32), sequence()
+    whole = target.logits(target(tokens)[0])[0]
+    found = asked(target, tokens, PLACES, 5).logits[0]
+    for row, place in enumerate(PLACES.tolist()):
+        text = tokens[0, place : place + 6]
+        assert torch.equal(previous(tokens, PLACES, 5)[0, row], text[:5])
+        assert torch.equal(labels(tokens, PLACES, 5)[0, row], text[1:])
+        torch.testing.assert_close(found[row], whole[place : place + 5], rtol=1e-4, atol=1e-4)
+
+
 def test_the_last_anchor_has_five_tokens_after_it():
-    assert last_place(64, 5) == 58
-    places = torch.tensor([58])
-    assert at(torch.arange(64)[None], places, 1, 5).tolist() == [[[59, 60, 61, 62, 63]]]
+    places = torch.tensor([last_place(64, 5)])
+    assert labels(torch.arange(64)[None], places, 5).tolist() == [[[59, 60, 61, 62, 63]]]
 
 
 def test_the_published_sizes_are_small_enough():

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-from examples.mini import fitting, record
+from examples.mini import fitting, record, train
 from examples.mini.export import replaced
 from examples.mini.fitting import Course, Fit, Ways, rate_at
 from examples.mini.sizes import Fitting
@@ -122,7 +122,25 @@ def test_a_target_that_is_none_is_refused(trained, library, tmp_path, capsys):
     given = ("--out", tmp_path, "--text", library, "--resume-target")
     assert run(*given, trained / "drafter") == 3
     assert json.loads(capsys.readouterr().err)["refusal"]["code"] == "UNREADABLE"
-    assert not (tmp_path / "drafter").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_is_ended_while_it_drafts_leaves_its_target(
+    trained, library, tmp_path, monkeypatch
+):
+    def ended(*_):
+        raise KeyboardInterrupt
+
+    (tmp_path / "drafter").mkdir()
+    monkeypatch.setattr(train.stages, "fit_drafter", ended)
+    with pytest.raises(KeyboardInterrupt):
+        run("--out", tmp_path, "--text", library, "--target-steps", 2, "--force")
+    tree = read(tmp_path)
+    assert tree["complete"] is False
+    assert tree["target"]["course"]["steps"] == 2
+    assert len(load_file(tmp_path / "target" / "model.safetensors")) == 35
+    # a drafter of another target is none of this one
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["record.json", "target"]
 
 
 def test_a_text_that_is_none_is_refused(tmp_path, capsys):
