@@ -16,7 +16,8 @@ class Asked(NamedTuple):
 
     Attributes:
         features: ``[B, T, feature width]``.
-        logits: ``[B, A, block, vocab]`` of the tokens 1 to ``block`` places after each anchor.
+        logits: ``[B, A, block, vocab]`` float32 of the tokens 1 to ``block`` places after each
+            anchor.
     """
 
     features: Tensor
@@ -56,6 +57,16 @@ def at(tokens: Tensor, places: Tensor, first: int, count: int) -> Tensor:
     return tokens[:, near]
 
 
+def previous(tokens: Tensor, places: Tensor, block: int) -> Tensor:
+    """Tokens before each position of a block, the anchor first; -> ``[B, A, block]``."""
+    return at(tokens, places, 0, block)
+
+
+def labels(tokens: Tensor, places: Tensor, block: int) -> Tensor:
+    """The text's token at each position of a block; -> ``[B, A, block]``."""
+    return at(tokens, places, 1, block)
+
+
 @torch.no_grad()
 def asked(target: TargetModel, tokens: Tensor, places: Tensor, block: int) -> Asked:
     """Run the target over sequences ``[B, T]`` for blocks whose anchors stand at ``[A]`` places."""
@@ -65,7 +76,7 @@ def asked(target: TargetModel, tokens: Tensor, places: Tensor, block: int) -> As
 
 def drafted(drafter: DrafterModel, features: Tensor, tokens: Tensor, places: Tensor) -> Drafted:
     """Run the drafter over the same."""
-    previous = at(tokens, places, 0, drafter.config.block)
-    hidden = drafter.hidden(features, previous[:, :, 0], places)
-    logits = drafter.conditioned(drafter.base(hidden), previous)
-    return Drafted(logits, drafter.scores(hidden, previous))
+    before = previous(tokens, places, drafter.config.block)
+    hidden = drafter.hidden(features, before[:, :, 0], places)
+    logits = drafter.conditioned(drafter.base(hidden), before)
+    return Drafted(logits, drafter.scores(hidden, before))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from examples.mini import losses
-from examples.mini.blocks import Drafted, asked, at, drafted, last_place
+from examples.mini.blocks import Drafted, asked, drafted, labels, last_place
 from examples.mini.drafter_model import DrafterModel
 from examples.mini.target_model import TargetModel, text_loss
 from pp4.kernels.dyadic24 import WIDTH
@@ -55,7 +55,7 @@ def drafter_loss(
     for part in windows.split(_AT_ONCE):
         wanted = asked(target, part, places, block)
         made = drafted(drafter, wanted.features, part, places)
-        loss = losses.drafter_loss(made, wanted.logits, at(part, places, 1, block))
+        loss = losses.drafter_loss(made, wanted.logits, labels(part, places, block))
         total += loss.double() * len(part)
     return float(total) / len(windows)
 

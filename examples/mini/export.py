@@ -32,6 +32,7 @@ def replaced(directory: Path) -> Iterator[Path]:
     """Give a directory to fill that takes the place of another one once it is full.
 
     What was there is moved aside first and removed last, so at no time is there half of either.
+    Where the new one cannot be moved, the old one goes back.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{directory.name}-", dir=directory.parent) as beside:
@@ -40,7 +41,12 @@ def replaced(directory: Path) -> Iterator[Path]:
         yield fresh
         if directory.exists():
             os.rename(directory, old)
-        os.rename(fresh, directory)
+        try:
+            os.rename(fresh, directory)
+        except OSError:
+            if old.exists():
+                os.rename(old, directory)
+            raise
 
 
 def write_target(directory: Path, model: TargetModel, tokenizer: Tokenizer) -> None:

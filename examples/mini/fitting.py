@@ -45,7 +45,7 @@ class Course:
         steps: steps that were planned.
         taken: steps that were made.
         seconds: all of it, compiling and validation too.
-        tokens_per_second: tokens of the sequences, in the timed steps.
+        tokens_per_second: tokens of the sequences, in the timed steps; None where none were timed.
         passes: passes over the training split.
         best_step: step after which the kept weights were validated.
         best_loss: their loss.
@@ -57,7 +57,7 @@ class Course:
     steps: int = 0
     taken: int = 0
     seconds: float = 0.0
-    tokens_per_second: float = 0.0
+    tokens_per_second: int | None = None
     passes: float = 0.0
     best_step: int = 0
     best_loss: float = math.inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -108,7 +109,7 @@ def thinned(curve: Sequence[tuple[int, float]]) -> list[list[float]]:
     """At most POINTS points, the last among them, evenly many left out between; finite ones."""
     every = -(-len(curve) // POINTS) or 1
     kept = curve[::-1][::every][::-1]
-    return [[step, round(loss, 4)] for step, loss in kept if loss == loss and abs(loss) < 1e9]
+    return [[step, round(loss, 4)] for step, loss in kept if math.isfinite(loss)]
 
 
 def earlier(directory: Path, files: Mapping[str, str]) -> dict[str, Any] | None:

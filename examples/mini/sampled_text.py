@@ -31,7 +31,7 @@ def continued(
     tokens = torch.zeros(batch, model.context, dtype=torch.int64, device=model.device)
     tokens[:, : prompts.shape[1]] = prompts
     for position in range(model.context - 1):
-        logits = model.stepped(tokens[:, position], position, keys, values).float()
+        logits = model.stepped(tokens[:, position], position, keys, values)
         if position + 1 < prompts.shape[1]:
             continue
         logits[:, never] = -torch.inf

@@ -146,19 +146,19 @@ MINI: Final = Recipe(
     target=_MINI,
     drafter=_drafter(_MINI, layers=2, intermediate=384, taps=(0, 1, 3), rank=64),
     context=512,
-    dropout=0.1,
+    dropout=0.15,
     anchors=64,
-    sampled_rounds=6,
+    sampled_rounds=12,
     sampled_batch=2048,
     prompt=128,
     fit_target=Fitting(
-        batch=64,
+        batch=32,
         rate=3e-3,
         warmup=300,
         weight_decay=0.1,
         average=0.998,
         evaluations=40,
-        passes=60,
+        passes=40,
     ),
     fit_drafter=Fitting(
         batch=64,
@@ -189,7 +189,7 @@ SMOKE: Final = Recipe(
         average=0.9,
         evaluations=4,
         passes=1000,
-        steps=60,
+        steps=100,
     ),
     fit_drafter=Fitting(
         batch=8,
@@ -199,7 +199,7 @@ SMOKE: Final = Recipe(
         average=0.9,
         evaluations=4,
         passes=1000,
-        steps=40,
+        steps=100,
     ),
 )
 """Everything in seconds on a CPU; what comes out drafts badly."""

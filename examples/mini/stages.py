@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from examples.mini import evaluation, losses, sampled_text, text, tokenization
-from examples.mini.blocks import asked, at, drafted, last_place
+from examples.mini.blocks import asked, drafted, labels, last_place
 from examples.mini.drafter_model import DrafterModel
 from examples.mini.export import rounded_in_place
 from examples.mini.fitting import Course, Fit, Ways
@@ -206,7 +206,7 @@ def fit_drafter(
 
     def loss_of(features: Tensor, wanted: Tensor, read: Tensor, places: Tensor) -> Tensor:
         found = drafted(model, features, read, places)
-        return losses.drafter_loss(found, wanted, at(read, places, 1, block))
+        return losses.drafter_loss(found, wanted, labels(read, places, block))
 
     compiled = bench.compile(loss_of)
 

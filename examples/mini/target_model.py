@@ -100,8 +100,9 @@ class TargetModel(nn.Module):
         return hidden + functional.dropout(made, self._dropout, self.training)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """``[..., hidden]`` of :meth:`forward` -> ``[..., vocab]`` of the same type."""
-        return functional.linear(hidden, self.model.embed_tokens.weight.to(hidden.dtype))
+        """``[..., hidden]`` of :meth:`forward` -> ``[..., vocab]`` float32, as pp4's target has."""
+        head = self.model.embed_tokens.weight.to(hidden.dtype)
+        return functional.linear(hidden.float(), head.float())
 
     def stepped(self, tokens: Tensor, position: int, keys: Tensor, values: Tensor) -> Tensor:
         """Run one token of each sequence over what is kept of those before, and keep it.
@@ -113,7 +114,7 @@ class TargetModel(nn.Module):
             values: likewise.
 
         Returns:
-            ``[B, vocab]`` logits of the tokens that follow.
+            ``[B, vocab]`` float32 logits of the tokens that follow.
         """
         positions = self._positions[position : position + 1]
         hidden = looked_up(self.model.embed_tokens, tokens[:, None], self.dtype)
@@ -140,5 +141,5 @@ def text_loss(model: TargetModel, tokens: Tensor) -> Tensor:
         tokens: ``[B, T + 1]`` int64.
     """
     hidden, _ = model(tokens[:, :-1])
-    logits = model.logits(hidden).float()
+    logits = model.logits(hidden)
     return functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())

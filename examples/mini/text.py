@@ -25,6 +25,9 @@ _OUTSIDE: Final = frozenset(
 )
 _MACHINE_MADE: Final = ("_sysconfigdata", "config-")
 """What the build of an interpreter writes: the paths of its machine are in it."""
+_TABLES: Final = "gencodec.py"
+"""The program that wrote the tables of character sets.  They are so alike that held-out ones would
+be known from others, so files that name it are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,8 @@ def _is_text(relative: Path) -> bool:
 def read(directory: Path) -> tuple[list[Source], list[str]]:
     """Read the chosen files.
 
+    Tables of character sets are left out, too.
+
     Returns:
         The files, and the paths of those that are no UTF-8 and were left out.
 
@@ -94,9 +99,12 @@ def read(directory: Path) -> tuple[list[Source], list[str]]:
     for path in chosen(directory):
         name = path.relative_to(directory).as_posix()
         try:
-            sources.append(Source(name, path.read_bytes().decode("utf-8")))
+            text = path.read_bytes().decode("utf-8")
         except UnicodeDecodeError:
             left_out.append(name)
+            continue
+        if _TABLES not in text:
+            sources.append(Source(name, text))
     return sources, left_out
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from tokenizers import Tokenizer
@@ -29,7 +30,7 @@ from examples.mini.stages import Bench, Corpus
 from examples.mini.target_model import TargetModel
 from pp4.errors import BadInputError, Code, Exit, Pp4Error, Refusal, RefusedError
 
-_EVALUATION_SECONDS = 40.0
+_EVALUATION_SECONDS: Final = 40.0
 """What is left of the whole for the held-out split."""
 
 
@@ -52,6 +53,7 @@ class Run:
         if not given.force:
             _require_free(self._out, given.resume_target)
         device = _device(given.device)
+        _settle()
         compiled = device.type == "cuda" and not given.eager
         self._bench = Bench(_recipe(given), device, compiled, given.seed)
         self._record = Record(self._out, _command(given))
@@ -60,53 +62,58 @@ class Run:
         """Run every stage."""
         bench, given = self._bench, self._given
         found = stages.corpus(given.text or text.standard_library())
-        described = {"python": _text_version(given), **found.described()}
-        self._record.add(
-            seed=bench.seed,
-            compiled=bench.compiled,
-            machine=record.machine(bench.device),
-            recipe=record.sizes(bench.recipe),
-            text=described,
-        )
-        self._say(f"{described['all']['files']} files, {described['all']['bytes']} bytes")
-        target, tokens = self._with_target(found, described)
+        target = bench.new_target().eval()
+        tokenizer = self._tokenizer(target, found)
+        tokens = stages.streams(tokenizer, found, bench.device)
+        size = self._described(found, tokens)["bytes"]
+        if given.resume_target is None:
+            target = self._trained(tokenizer, tokens)
+        else:
+            self._resumed(given.resume_target)
         self._say("sample text from the target")
         made = stages.sampled(bench, target, tokens["train"])
         self._record.add(sampled={"sequences": len(made), "tokens": made.numel()})
         drafter = self._with_drafter(target, tokens, made)
         self._say("held-out split")
-        size = described["heldout"]["bytes"]
         heldout = stages.evaluated(bench, target, drafter, tokens["heldout"], size)
         self._record.add(
             heldout=heldout, complete=True, seconds=round(time.monotonic() - self._started, 1)
         )
         self._say("done")
 
-    def _with_target(
-        self, found: Corpus, described: dict[str, Any]
-    ) -> tuple[TargetModel, dict[str, Tensor]]:
-        """Train a target or take the given one; -> it and the tokens of the splits."""
-        bench, resumed = self._bench, self._given.resume_target
-        vocab = bench.recipe.target.vocab
-        target = bench.new_target().eval()
-        if resumed is None:
-            tokenizer = tokenization.trained(found.sources["train"], vocab)
-        else:
-            tokenizer = export.read_target(resumed, target)
-            tokenization.require(tokenizer, vocab)
-        tokens = stages.streams(tokenizer, found, bench.device)
+    def _tokenizer(self, target: TargetModel, found: Corpus) -> Tokenizer:
+        """Train a tokenizer, or take the given target's and the target's weights."""
+        vocab = self._bench.recipe.target.vocab
+        if self._given.resume_target is None:
+            return tokenization.trained(found.sources["train"], vocab)
+        tokenizer = export.read_target(self._given.resume_target, target)
+        tokenization.require(tokenizer, vocab)
+        return tokenizer
+
+    def _described(self, found: Corpus, tokens: dict[str, Tensor]) -> dict[str, Any]:
+        """Begin the record; -> what it says of the held-out split."""
+        described = {"python": _text_version(self._given), **found.described()}
         for split, stream in tokens.items():
             described[split]["tokens"] = len(stream)
-        self._record.add(text=described)
+        self._record.add(
+            seed=self._bench.seed,
+            compiled=self._bench.compiled,
+            machine=record.machine(self._bench.device),
+            recipe=record.sizes(self._bench.recipe),
+            text=described,
+        )
+        every = described["all"]
+        self._say(f"{every['files']} files, {every['bytes']} bytes")
         self._say(", ".join(f"{split} {len(stream)} tokens" for split, stream in tokens.items()))
-        if resumed is not None:
-            self._resumed(resumed)
-            return target, tokens
-        return self._trained(tokenizer, tokens), tokens
+        heldout: dict[str, Any] = described["heldout"]
+        return heldout
 
     def _trained(self, tokenizer: Tokenizer, tokens: dict[str, Tensor]) -> TargetModel:
         target, course = stages.fit_target(self._bench, tokens, self._given.target_seconds)
         export.write_target(self._target, target, tokenizer)
+        if self._drafter.exists():
+            # that of another target, which this one has replaced
+            shutil.rmtree(self._drafter)
         self._record.add(
             target={
                 "parameters": export.parameters(target),
@@ -170,8 +177,19 @@ def _device(wanted: str | None) -> torch.device:
     return torch.device(wanted or ("cuda" if there else "cpu"))
 
 
+def _settle() -> None:
+    """Sums in full, and kernels of attention that need no search of their own."""
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 def _recipe(given: argparse.Namespace) -> Recipe:
     recipe = SMOKE if given.smoke else MINI
+    if given.dropout is not None:
+        recipe = replace(recipe, dropout=given.dropout)
+    if given.target_passes is not None:
+        fitting = replace(recipe.fit_target, passes=given.target_passes)
+        recipe = replace(recipe, fit_target=fitting)
     for name, steps in (("fit_target", given.target_steps), ("fit_drafter", given.drafter_steps)):
         if steps is not None:
             recipe = replace(recipe, **{name: replace(getattr(recipe, name), steps=steps)})
@@ -218,6 +236,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--target-seconds", type=float, default=150.0, help="for the target (%(default)s)")
     add("--drafter-seconds", type=float, default=240.0, help="for the drafter (%(default)s)")
     add("--total-seconds", type=float, default=530.0, help="for everything (%(default)s)")
+    add("--target-passes", type=float, help="most passes of the target over the text")
+    add("--dropout", type=float, help="of the target's sublayers while it is trained")
     add("--target-steps", type=_count, help="steps of the target, whatever time they take")
     add("--drafter-steps", type=_count, help="steps of the drafter, likewise")
     add("--resume-target", type=Path, help="train the drafter alone, for this target")
