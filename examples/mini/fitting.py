@@ -3,6 +3,9 @@
 The steps are planned once: the first ones are timed, and the cosine of the learning rate ends with
 the last.  Weights are averaged over the steps; the average is what is validated and what is kept,
 so a look in the middle of training is not punished for the large learning rate there.
+
+Nothing is compiled: with torch 2.11 on an H200 the gradients of a compiled drafter were others than
+the eager ones (cosines of 0.05 to 0.6 after 2,600 steps), and its loss rose from 1.05 to 49.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from pp4.errors import BadInputError
 M = TypeVar("M", bound=nn.Module)
 
 COLD: Final = 20
-"""First steps, which compile and are not timed."""
+"""First steps, which load kernels and are not timed."""
 TIMED: Final = 60
 """Steps after which the number of all steps is planned."""
 POINTS: Final = 200

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +28,12 @@ class Bench:
     Attributes:
         recipe: sizes and settings.
         device: where models lie.
-        compiled: whether training steps are compiled.
         seed: of everything that is drawn.
     """
 
     recipe: Recipe
     device: torch.device
-    compiled: bool
     seed: int
-
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A training step, compiled where that is wanted."""
-        return torch.compile(function, dynamic=False) if self.compiled else function
 
     def new_target(self) -> TargetModel:
         """A target with first weights."""
@@ -109,9 +102,8 @@ def fit_target(
     batch = recipe.fit_target.batch
     windows = Windows(tokens["train"], **window, batch=batch, seed=bench.seed)
     validation = consecutive(tokens["validation"], **window)
-    loss = bench.compile(partial(text_loss, model))
     ways: Ways[TargetModel] = Ways(
-        loss=lambda: loss(windows.next()),
+        loss=lambda: text_loss(model, windows.next()),
         validate=lambda average: evaluation.target_loss(average, validation),
     )
     fit = Fit(
@@ -202,19 +194,12 @@ def fit_drafter(
     ).train()
     batches = DrafterText(bench, tokens["train"], made)
     validation = consecutive(tokens["validation"], length=length, stride=length)
-    ask = bench.compile(partial(asked, target))
-
-    def loss_of(features: Tensor, wanted: Tensor, read: Tensor, places: Tensor) -> Tensor:
-        found = drafted(model, features, read, places)
-        return losses.drafter_loss(found, wanted, labels(read, places, block))
-
-    compiled = bench.compile(loss_of)
 
     def loss() -> Tensor:
         read, places = batches.next()
-        features, logits = ask(read, places, block)
-        found: Tensor = compiled(features, logits, read, places)
-        return found
+        features, logits = asked(target, read, places, block)
+        found = drafted(model, features, read, places)
+        return losses.drafter_loss(found, logits, labels(read, places, block))
 
     ways: Ways[DrafterModel] = Ways(
         loss=loss,

@@ -54,8 +54,7 @@ class Run:
             _require_free(self._out, given.resume_target)
         device = _device(given.device)
         _settle()
-        compiled = device.type == "cuda" and not given.eager
-        self._bench = Bench(_recipe(given), device, compiled, given.seed)
+        self._bench = Bench(_recipe(given), device, given.seed)
         self._record = Record(self._out, _command(given))
 
     def all(self) -> None:
@@ -97,7 +96,6 @@ class Run:
             described[split]["tokens"] = len(stream)
         self._record.add(
             seed=self._bench.seed,
-            compiled=self._bench.compiled,
             machine=record.machine(self._bench.device),
             recipe=record.sizes(self._bench.recipe),
             text=described,
@@ -243,7 +241,6 @@ def _arguments() -> argparse.ArgumentParser:
     add("--resume-target", type=Path, help="train the drafter alone, for this target")
     add("--seed", type=int, default=20, help="of everything that is drawn (%(default)s)")
     add("--device", choices=("cpu", "cuda"), help="where to train (a GPU if there is one)")
-    add("--eager", action="store_true", help="compile nothing")
     add("--smoke", action="store_true", help="tiny sizes, some seconds on a CPU")
     add("--force", action="store_true", help="replace what is in the output directory")
     return parser

@@ -372,7 +372,7 @@ def test_the_last_anchor_has_five_tokens_after_it():
 
 
 def test_the_published_sizes_are_small_enough():
-    bench = Bench(replace(MINI, context=8), CPU, False, 0)
+    bench = Bench(replace(MINI, context=8), CPU, 0)
     target = bench.new_target()
     embedding = target.model.embed_tokens.weight.detach()
     drafter = DrafterModel(MINI.drafter, context=8, embedding=embedding, dtype=torch.bfloat16)
