@@ -1,8 +1,8 @@
 """The guarded handshake: an engine says what it was set up for, and takes a worker that offers it.
 
 Pure: it looks at the offer that HELLO brought and at nothing else.  An :class:`Agreed` comes from
-here alone and every adapter is made of one, so that no reply is converted before its worker was held
-against what the engine wants.
+here alone and every adapter is made of one, so that no reply is converted before its worker was
+held against what the engine wants.
 """
 
 from __future__ import annotations

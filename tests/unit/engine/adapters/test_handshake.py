@@ -3,15 +3,19 @@
 import copy
 import dataclasses
 import pickle
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from pp4.engine.adapters.handshake import Agreed, Wanted, agreed_on
 from pp4.errors import BadInputError, Code, RefusedError
 from pp4.explain import page
 from pp4.kernels import dyadic24
+from pp4.wire.offers import Offer
+from pp4.worker.serving import starting
 from tests.unit.engine.adapters.offers import DIGEST, agreed, offer, wanted
 
 WORD = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=20)
@@ -50,6 +54,15 @@ def test_what_fits_is_agreed_on():
     assert agreed_on(wanted(depth=5), have).wanted.depth == 5
     mapped = {"vocab": 90, "draft_vocab": 41}
     assert agreed_on(wanted(**mapped), offer(**mapped)).wanted.bounds == ((0, 21), (21, 41))
+
+
+def test_what_a_worker_says_of_itself_is_agreed_on():
+    setup = SimpleNamespace(depths=(4, 5), context=64, slots=3, batches=(1, 2), sampled=True)
+    config = SimpleNamespace(vocab=301, draft_vocab=301, block=5, feature_width=8)
+    names = [SimpleNamespace(device_name="a double", device=name) for name in ("first", "second")]
+    have = starting.offer(setup, config, names)
+    assert agreed_on(wanted(vocab=301), have).offer is have
+    assert (have.tau, have.candidates) == ("0.7", 32)
 
 
 def test_the_numbers_wanted_are_those_of_the_definition():
@@ -165,3 +178,10 @@ def test_what_no_drafter_has_is_not_wanted(changes):
 
 def test_the_refusal_has_a_page():
     assert "both values" in page(Code.ABI_MISMATCH).cause
+
+
+@pytest.mark.parametrize("tau", ["0.70", "00.7", ".7", "7e-1", "0.7 ", "", "-0.7", "1.", 0.7])
+def test_tau_has_one_text(tau):
+    """Two texts of one number would be a mismatch that is none."""
+    with pytest.raises(ValidationError):
+        Offer(**{**offer().model_dump(), "tau": tau})
