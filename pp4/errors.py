@@ -98,6 +98,7 @@ class Code(StrEnum):
     PEER_USER = "PEER_USER"
     WORKER_FULL = "WORKER_FULL"
     BAD_PROPOSAL = "BAD_PROPOSAL"
+    ABI_MISMATCH = "ABI_MISMATCH"
 
     # what gates find
     DEVICE_MISMATCH = "DEVICE_MISMATCH"

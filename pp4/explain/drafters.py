@@ -53,4 +53,13 @@ PAGES: Final[dict[Code, Page]] = pages(
         "Nothing was drawn from the reply; the engine decodes that step without a draft.",
         "Switch sampled drafting off, keep the message, and qualify the worker's GPUs again.",
     ),
+    (
+        Code.ABI_MISMATCH,
+        "A worker does not offer what an engine was set up for: the meaning of replies, the "
+        "numerical definition, its temperature or number of candidates, the depth, or the "
+        "vocabulary. The message names everything that differs, with both values.",
+        "The connection; no draft was asked for.",
+        "Serve the drafter that was made for the engine's target, with the pp4 that the engine "
+        "has; or set the engine up for the worker that there is.",
+    ),
 )

@@ -11,6 +11,8 @@ from pp4.wire.frames import Model
 ABI: Literal["pp4-draft-v1"] = "pp4-draft-v1"
 """Names the meaning of requests and replies; a change of either gets another name."""
 Size = Annotated[int, Field(ge=1)]
+Decimal = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})(\.[0-9]{0,7}[1-9])?$")]
+"""A number as its shortest decimal text, so that two of them are equal or are not."""
 
 
 class Offer(Model):
@@ -19,6 +21,8 @@ class Offer(Model):
     Attributes:
         definition: name of the numerical definition.
         definition_sha256: digest of its constants and vectors.
+        tau: temperature of q; the digest covers it, and only a number can be told in a refusal.
+        candidates: of a position, K; the digest covers it as well.
         vocab: tokens of the target; ids on the wire are below it.
         draft_vocab: tokens that can be drafted.
         bounds: first and past-the-last draft id of each rank.
@@ -36,6 +40,8 @@ class Offer(Model):
     abi: Literal["pp4-draft-v1"] = ABI
     definition: str
     definition_sha256: str
+    tau: Decimal
+    candidates: Size
     vocab: Size
     draft_vocab: Size
     bounds: tuple[tuple[int, int], tuple[int, int]]

@@ -195,6 +195,8 @@ def test_an_interpreter_that_does_not_start(capsys, monkeypatch):
 OFFER = Offer(
     definition="dyadic24-floor-first-v1",
     definition_sha256="d" * 64,
+    tau="0.7",
+    candidates=32,
     vocab=300,
     draft_vocab=300,
     bounds=((0, 150), (150, 300)),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pp4.drafter.config import DrafterConfig, bounds_of
 from pp4.errors import Code, Refusal, RefusedError, WrongError
-from pp4.kernels.dyadic24 import DEFINITION, definition_digest
+from pp4.kernels.dyadic24 import DEFINITION, TAU, WIDTH, definition_digest
 from pp4.wire.asks import PrimeOfRank
 from pp4.wire.facts import Identity, Primed, read
 from pp4.wire.offers import Offer
@@ -103,6 +103,8 @@ def offer(setup: Setup, config: DrafterConfig, names: Sequence[Identity]) -> Off
     return Offer(
         definition=DEFINITION,
         definition_sha256=definition_digest(),
+        tau=TAU,
+        candidates=WIDTH,
         vocab=config.vocab,
         draft_vocab=config.draft_vocab,
         bounds=(bounds[0], bounds[1]),

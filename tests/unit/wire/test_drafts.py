@@ -27,6 +27,8 @@ OFFERS = st.builds(
     Offer,
     definition=TEXT,
     definition_sha256=TEXT,
+    tau=st.sampled_from(["0", "0.7", "1", "12.00000001", "9999.5"]),
+    candidates=SIZE,
     vocab=SIZE,
     draft_vocab=SIZE,
     block=SIZE,

@@ -22,6 +22,8 @@ def offer(**changes):
     given = {
         "definition": "d",
         "definition_sha256": "d" * 64,
+        "tau": "0.7",
+        "candidates": 32,
         "vocab": 259,
         "draft_vocab": 259,
         "bounds": ((0, 130), (130, 259)),
