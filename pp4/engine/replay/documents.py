@@ -65,7 +65,7 @@ def windows(
     Raises:
         BadInputError: too few documents are long enough, or a token is none of the target.
     """
-    found = []
+    found: list[tuple[int, ...]] = []
     for number, tokens in enumerate(documents.tokens):
         if len(found) == count:
             break

@@ -15,18 +15,17 @@ import torch
 from torch import Tensor
 
 from pp4.drafter.checkpoint.load import load as load_drafter
-from pp4.drafter.config import DrafterConfig, split_of
+from pp4.drafter.config import DrafterConfig
 from pp4.drafter.model import Drafter
-from pp4.drafter.selector import Columns, OriginalSelector
 from pp4.drafter.support import unsupported
 from pp4.drafter.weights import Weights
 from pp4.engine.interface import Row, Target
 from pp4.engine.replay.documents import Documents, read_documents, windows, words_of_block
 from pp4.engine.replay.heldout import CHAINS, TEMPERATURES, Heldout, Sizes, Sources
-from pp4.engine.replay.producing import no_gather
+from pp4.engine.replay.producing import greedy_tokens
 from pp4.engine.replay.writing import write_heldout
-from pp4.engine.target import CausalTarget
-from pp4.engine.target import load as load_target
+from pp4.engine.target.causal import CausalTarget
+from pp4.engine.target.load import load as load_target
 from pp4.errors import BadInputError, Code, Refusal, RefusedError
 from pp4.kernels import vectorised
 from pp4.kernels.sampled_fused import SAMPLED
@@ -63,9 +62,7 @@ class Plan:
     @property
     def places(self) -> tuple[int, ...]:
         """Where in a document the anchors stand, evenly spread; the last one ends it."""
-        return tuple(
-            (number + 1) * self.length // self.blocks - 1 for number in range(self.blocks)
-        )
+        return tuple((number + 1) * self.length // self.blocks - 1 for number in range(self.blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +119,8 @@ class Freezer:
         # both chains are chosen on a CPU, from what is frozen
         base = self._drafter.base(hidden, self._plan.depth).cpu()
         sampled = self._drawn(base, anchor, place, words)
-        greedy = self._best(base, anchor)
+        w1, w2 = (one.cpu() for one in (self._weights.w1, self._weights.w2))
+        greedy = greedy_tokens(w1, w2, base, torch.tensor([anchor]))[0]
         along = [self._logits([anchor, *chain.tolist()]) for chain in (sampled, greedy)]
         # the first maximum of a mask: torch.argmax promises no order among ties
         most = along[1] == along[1].amax(dim=1, keepdim=True)
@@ -153,23 +151,6 @@ class Freezer:
             anchor=torch.tensor([anchor]),
         )
         return block.token[0]
-
-    def _best(self, base: Tensor, anchor: int) -> Tensor:
-        """``[n]`` int32: what the original selector chooses."""
-        w1, w2 = self._weights.w1.cpu(), self._weights.w2.cpu()
-        split = split_of(len(w2))
-        selector = OriginalSelector(
-            w1,
-            w2[:split],
-            first_id=0,
-            gather=no_gather,
-            batch=1,
-            n_out=base.shape[1],
-            base=base[..., :split],
-            beside=Columns(w2[split:], split, base[..., split:]),
-        )
-        selector.anchor.fill_(anchor)
-        return selector.replay().token[0].to(torch.int32)
 
 
 def _signed(word: int) -> int:
@@ -226,9 +207,7 @@ def frozen(
         RefusedError: ``UNSUPPORTED_CHECKPOINT``.
     """
     freezer = Freezer(target, weights, plan)
-    texts = windows(
-        documents, count=plan.documents, length=plan.length, vocabulary=target.vocab
-    )
+    texts = windows(documents, count=plan.documents, length=plan.length, vocabulary=target.vocab)
     words = [
         [words_of_block(documents.sha256, number, block) for block in range(plan.blocks)]
         for number in range(len(texts))
@@ -271,9 +250,7 @@ def _places(
     documents, places = len(tokens), torch.tensor(plan.places)
     own = [one for document in words for one in document]
     return {
-        "block.document": torch.arange(documents, dtype=torch.int32).repeat_interleave(
-            plan.blocks
-        ),
+        "block.document": torch.arange(documents, dtype=torch.int32).repeat_interleave(plan.blocks),
         "block.position": places.repeat(documents) + 1,
         "block.anchor": tokens[:, places].flatten(),
         "block.key": torch.tensor([_signed(key) for key, _ in own]),
@@ -325,7 +302,7 @@ def make_heldout(
         taps=weights.config.target_layers,
         slots=1,
         window=plan.depth + 1,
-        context=plan.length + plan.depth + 1,
+        context=plan.length + plan.depth,
     )
     sizes, tensors = frozen(model, weights, documents, plan)
     return write_heldout(out, sizes, sources, tensors)

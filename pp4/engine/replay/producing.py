@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pp4.drafter.config import split_of
 from pp4.drafter.selector import Columns, OriginalSelector
@@ -104,7 +105,9 @@ class Producer:
             row, index = bad[0].tolist()
             found = Fault(int(outputs.error[row, index])).name
             raise _mismatch(f"block {first + row}, position {index}", "no error word", found)
-        tokens, greedy = outputs.token[:count], self._greedy(first, last)
+        base = held.base[first:last].to(self._device)
+        best = greedy_tokens(self._w1, self._w2, base, held.anchor[first:last])
+        tokens, greedy = outputs.token[:count], best.numpy()
         _compare("sampled", tokens, held.sampled.tokens[first:last].numpy(), first)
         _compare("greedy", greedy, held.greedy.tokens[first:last].numpy(), first)
         return Drafts(outputs.ids[:count], outputs.q[:count], tokens, greedy)
@@ -127,25 +130,35 @@ class Producer:
         self._block.run()
         return self._block.outputs()
 
-    def _greedy(self, first: int, last: int) -> NDArray[np.int32]:
-        split = split_of(self._held.sizes.vocab)
-        base = self._held.base[first:last].to(self._device)
-        selector = OriginalSelector(
-            self._w1,
-            self._w2[:split],
-            first_id=0,
-            gather=no_gather,
-            batch=last - first,
-            n_out=base.shape[1],
-            base=base[..., :split],
-            beside=Columns(self._w2[split:], split, base[..., split:]),
-        )
-        selector.anchor.copy_(self._held.anchor[first:last])
-        found: NDArray[np.int32] = selector.replay().token.to(torch.int32).cpu().numpy()
-        return found
+
+def greedy_tokens(w1: Tensor, w2: Tensor, base: Tensor, anchors: Tensor) -> Tensor:
+    """Run the original selector with both shards in this process.
+
+    Args:
+        w1: ``[V, R]`` bfloat16.
+        w2: ``[V, R]`` bfloat16.
+        base: ``[B, n, V]`` bfloat16 base logits.
+        anchors: ``[B]`` integers, the tokens before the first position.
+
+    Returns:
+        ``[B, n]`` int32 tokens, on a CPU.
+    """
+    split = split_of(len(w2))
+    selector = OriginalSelector(
+        w1,
+        w2[:split],
+        first_id=0,
+        gather=_nobody,
+        batch=base.shape[0],
+        n_out=base.shape[1],
+        base=base[..., :split],
+        beside=Columns(w2[split:], split, base[..., split:]),
+    )
+    selector.anchor.copy_(anchors)
+    return selector.replay().token.to(torch.int32).cpu()
 
 
-def no_gather(mine: torch.Tensor) -> torch.Tensor:
+def _nobody(mine: Tensor) -> Tensor:
     """Both shards are here, so the selector asks nobody."""
     raise BadInputError.of("gather", "both shards in one process", f"a row of {mine.shape}")
 
