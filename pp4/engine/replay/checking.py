@@ -32,11 +32,15 @@ def check_values(held: Heldout) -> None:
         ("document.features", held.features),
         ("block.base", held.base),
     ):
-        _refuse_any(name, ~torch.isfinite(values), "finite values", values.float())
+        _refuse_any(name, ~torch.isfinite(values), "finite values", values)
     _check_documents(held)
     _check_blocks(held)
     for name, chain in zip(CHAINS, (held.sampled, held.greedy), strict=True):
         _check_chain(name, chain, held)
+    begins, other = (chain.targets[:, :, 0] for chain in (held.sampled, held.greedy))
+    apart = (begins != other).any(dim=2)[..., None]
+    expected = "what stands after the anchor of the sampled chain"
+    _refuse_any("greedy.targets", apart, expected, other[..., :1])
     _check_argmax(held)
 
 
