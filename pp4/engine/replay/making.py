@@ -29,6 +29,7 @@ from pp4.engine.target.load import load as load_target
 from pp4.errors import BadInputError, Code, Refusal, RefusedError
 from pp4.kernels import vectorised
 from pp4.kernels.sampled_fused import SAMPLED
+from pp4.receipts.canonical import shown
 from pp4.worker.frozen_checkpoint import digest_of
 
 DEPTH: Final = 5
@@ -290,6 +291,10 @@ def make_heldout(
         RefusedError: a file or a checkpoint that cannot be read or is not supported; ``EXISTS`` or
             ``UNWRITABLE``.
     """
+    if out.exists():
+        # looked for again when it is written; here it saves the models' work
+        expected, found = "no file of that name", "a file"
+        raise RefusedError(Refusal(Code.EXISTS, shown(str(out)), expected, found))
     documents = read_documents(tokens)
     weights = load_drafter(drafter, 0, 1, target=target, device=device)
     sources = Sources(

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load
 from torch import Tensor
 
 from pp4.engine.replay.checking import check_values
@@ -44,7 +42,7 @@ def read_heldout(path: Path) -> Heldout:
         path: of the file.
 
     Raises:
-        RefusedError: ``UNREADABLE``, ``TOO_LARGE``: it cannot be read, or is no safetensors file;
+        RefusedError: ``MISSING_PACKAGE``; ``UNREADABLE``, ``TOO_LARGE``: it cannot be read, or is no safetensors file;
             ``UNKNOWN_KIND``, ``UNKNOWN_VERSION``: no held-out file, another version of the format
             or another numerical definition; ``SCHEMA``: the header, a name, a type or a shape does
             not fit; what :mod:`pp4.receipts.canonical` refuses of the header's text.
@@ -119,6 +117,14 @@ def _header(raw: bytes, where: str) -> Header:
 
 
 def _tensors(raw: bytes, where: str) -> dict[str, Tensor]:
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+    except ImportError as error:
+        wanted, again = "the package safetensors", "pip install 'pp4[gpu]'"
+        raise RefusedError(
+            Refusal(Code.MISSING_PACKAGE, "replay", wanted, "not installed", next=again)
+        ) from error
     try:
         return load(raw)
     except (SafetensorError, KeyError, ValueError) as error:

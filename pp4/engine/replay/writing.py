@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from safetensors.torch import save
 from torch import Tensor
 
 from pp4.engine.replay.checking import check_values
@@ -45,6 +44,9 @@ def write_heldout(
         BadInputError: a value is out of range or contradicts another, as a reader would find.
         RefusedError: ``EXISTS`` or ``UNWRITABLE``.
     """
+    # whoever has loaded a checkpoint has the package
+    from safetensors.torch import save
+
     kept = {name: tensors[name].detach().cpu().contiguous() for name in layout(sizes)}
     header = Header(
         format=FORMAT,

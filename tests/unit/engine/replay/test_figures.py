@@ -103,6 +103,7 @@ def test_figures_by_hand_with_the_words_averaged_out(two_blocks):
 
 def test_figures_by_hand_as_the_words_decide(two_blocks):
     keys, found = two_blocks
+    decided = {}
     for temperature, switch, chances in (
         ("0.7", "on", [(HALF, HALF), (1, HALF)]),
         ("0.7", "off", [(HALF, HALF)] * 2),
@@ -110,11 +111,17 @@ def test_figures_by_hand_as_the_words_decide(two_blocks):
     ):
         lengths = [accepted_by_hand(*one) for one in zip(keys, chances, strict=True)]
         one = arm(found, temperature, switch)
+        decided[temperature, switch] = sum(lengths) / 2
         assert one["accepted_length"] == sum(lengths) / 2
         assert one["tokens_per_step"] == sum(lengths) / 2 + 1
         assert one["histogram"] == [lengths.count(length) for length in range(3)]
         assert column(one, "accepted") == [sum(n > place for n in lengths) for place in range(2)]
         assert column(one, "reached") == [sum(n >= place for n in lengths) for place in range(2)]
+    (low, high) = (one["decided"]["mean"] for one in found["differences"])
+    assert low == decided["0.7", "on"] - decided["0.7", "off"]
+    assert high == 2 - decided["1.0", "off"]
+    # not 0, or the sign of a difference could not be seen
+    assert high > 0
 
 
 def test_at_zero_the_argmax_decides(two_blocks):

@@ -9,6 +9,7 @@ import torch
 
 from pp4.drafter.checkpoint import synthetic
 from pp4.drafter.checkpoint.load import load as load_drafter
+from pp4.drafter.model import Drafter
 from pp4.engine.interface import Row
 from pp4.engine.replay.documents import Documents, read_documents, windows
 from pp4.engine.replay.making import Plan, make_heldout
@@ -103,6 +104,18 @@ def test_targets_are_those_of_the_target_along_each_chain(pair, held):
         assert held.argmax[block].tolist() == logits.argmax(axis=1).tolist()
 
 
+def test_base_logits_are_the_drafters_on_the_features_before_the_anchor(pair, held):
+    drafter = Drafter(load_drafter(pair / "drafter", 0, 1), slots=1, context=PLAN.length)
+    for block in range(4):
+        start = int(held.starts[held.document[block]])
+        end = start + int(held.position[block]) - 1
+        drafter.cache.open(7)
+        drafter.cache.append(7, held.features[start:end])
+        hidden = drafter.hidden(drafter.cache.rows([7], [int(held.anchor[block])]))
+        assert torch.equal(held.base[block], drafter.base(hidden, 5)[0])
+        drafter.cache.close(7)
+
+
 @pytest.mark.parametrize(
     ("plan", "where"),
     [
@@ -164,8 +177,9 @@ def test_files_that_are_not_there(pair, tmp_path):
 
 def test_a_file_is_not_written_over(pair, tmp_path):
     (tmp_path / "a").touch()
+    # seen before anything is read
     with pytest.raises(RefusedError) as caught:
-        made(pair, tmp_path / "a")
+        made(pair, tmp_path / "a", target=tmp_path / "gone", drafter=tmp_path / "gone")
     assert caught.value.refusal.code is Code.EXISTS
     assert (tmp_path / "a").read_bytes() == b""
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import sys
 
 import pytest
 import torch
@@ -167,3 +168,10 @@ def test_what_is_no_file(tmp_path):
         with pytest.raises(RefusedError) as caught:
             read_heldout(tmp_path / name)
         assert caught.value.refusal.code is Code.UNREADABLE
+
+
+def test_a_machine_without_safetensors(heldout, monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(RefusedError) as caught:
+        read_heldout(heldout)
+    assert caught.value.refusal.code is Code.MISSING_PACKAGE
