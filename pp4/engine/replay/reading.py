@@ -42,9 +42,9 @@ def read_heldout(path: Path) -> Heldout:
         path: of the file.
 
     Raises:
-        RefusedError: ``MISSING_PACKAGE``; ``UNREADABLE``, ``TOO_LARGE``: it cannot be read, or is no safetensors file;
-            ``UNKNOWN_KIND``, ``UNKNOWN_VERSION``: no held-out file, another version of the format
-            or another numerical definition; ``SCHEMA``: the header, a name, a type or a shape does
+        RefusedError: ``MISSING_PACKAGE``; ``UNREADABLE``, ``TOO_LARGE``: it cannot be read, or is
+            no safetensors file; ``UNKNOWN_KIND``, ``UNKNOWN_VERSION``: no held-out file, another
+            version of the format or another numerical definition; ``SCHEMA``: the header, a name, a type or a shape does
             not fit; what :mod:`pp4.receipts.canonical` refuses of the header's text.
         WrongError: ``NOT_CANONICAL``; ``DIGEST_MISMATCH``: a tensor was changed.
         BadInputError: a value is out of range or contradicts another.
