@@ -44,8 +44,9 @@ def read_heldout(path: Path) -> Heldout:
     Raises:
         RefusedError: ``MISSING_PACKAGE``; ``UNREADABLE``, ``TOO_LARGE``: it cannot be read, or is
             no safetensors file; ``UNKNOWN_KIND``, ``UNKNOWN_VERSION``: no held-out file, another
-            version of the format or another numerical definition; ``SCHEMA``: the
-            header, a name, a type or a shape does not fit; what :mod:`pp4.receipts.canonical` refuses of the header's text.
+            version of the format or another numerical definition; ``SCHEMA``: the header, a name,
+            a type or a shape does not fit; what :mod:`pp4.receipts.canonical` refuses of the
+            header's text.
         WrongError: ``NOT_CANONICAL``; ``DIGEST_MISMATCH``: a tensor was changed.
         BadInputError: a value is out of range or contradicts another.
     """
