@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pp4.console import checkpoints, seen_holds, workers
+from pp4.console import checkpoints, replays, seen_holds, workers
 from pp4.console import standings as qualifications
 from pp4.console.progress import LiveProgress, PlainProgress
 from pp4.console.streams import Stream, visible
@@ -243,6 +243,18 @@ class Console:
         self._table(checkpoints.HEAD, checkpoints.rows(checkpoint["tensors"]))
         self.line()
         for line in checkpoints.lines(checkpoint):
+            self.line(line)
+
+    def replay(self, found: Mapping[str, Any]) -> None:
+        """Print a replay: what :mod:`pp4.engine.replay.replaying` says of it."""
+        if self.as_json:
+            self.document(found)
+            return
+        self._table(replays.HEAD, replays.rows(found))
+        self.line()
+        self._table(replays.POSITIONS, replays.positions(found))
+        self.line()
+        for line in replays.lines(found):
             self.line(line)
 
     def worker(self, standing: WorkerStanding) -> None:

@@ -7,10 +7,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from pp4.config import ON_GPUS, child_environment
-from pp4.errors import Code, Refusal, RefusedError, TimedOutError
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, TimedOutError
 from pp4.receipts.bindings import Subject
 from pp4.receipts.canonical import parse, shown
 from pp4.wire.facts import refusal_of
@@ -24,7 +25,13 @@ LIMIT_S: Final = 180.0
 
 
 def ask_machine(
-    argv: Sequence[str] | None = None, *, gpus: Sequence[str] = (), limit_s: float = LIMIT_S
+    argv: Sequence[str] | None = None,
+    *,
+    gpus: Sequence[str] = (),
+    limit_s: float = LIMIT_S,
+    environment: Mapping[str, str] = ON_GPUS,
+    kinds: Mapping[int, type[Pp4Error]] = MappingProxyType({}),
+    where: str = MODULE,
 ) -> Mapping[str, object]:
     """Return what :class:`pp4.wire.machine.Machine` describes, not yet validated.
 
@@ -32,6 +39,9 @@ def ask_machine(
         argv: the program to ask; :data:`PROGRAM` where None.
         gpus: UUIDs of the pair that it runs a block on; the first pair of all where there are none.
         limit_s: seconds until it is killed.
+        environment: what it gets besides.
+        kinds: as what its refusal is raised, by its exit code; as a RefusedError otherwise.
+        where: the program's name in a refusal of ours.
 
     Raises:
         RefusedError: what it refuses itself, or ``UNREADABLE`` where it gives no such answer.
@@ -46,17 +56,17 @@ def ask_machine(
             timeout=limit_s,
             check=False,
             # this very package: no other copy may answer in its place
-            env=child_environment({**ON_GPUS, "PYTHONPATH": str(_SOURCE)}),
+            env=child_environment({**environment, "PYTHONPATH": str(_SOURCE)}),
         )
     except subprocess.TimeoutExpired as error:
         expected, found = f"an answer within {limit_s:g} s", "none; it was killed"
-        raise TimedOutError(Refusal(Code.STEP_TIMEOUT, MODULE, expected, found)) from error
+        raise TimedOutError(Refusal(Code.STEP_TIMEOUT, where, expected, found)) from error
     except OSError as error:
         found = error.strerror or str(error)
         raise RefusedError(
-            Refusal(Code.UNREADABLE, MODULE, "a program that starts", found)
+            Refusal(Code.UNREADABLE, where, "a program that starts", found)
         ) from error
-    return _answer(done)
+    return _answer(done, kinds, where)
 
 
 def ask_or_refusal(
@@ -76,19 +86,21 @@ def ask_or_refusal(
         return None, error.refusal
 
 
-def _answer(done: subprocess.CompletedProcess[bytes]) -> Mapping[str, object]:
+def _answer(
+    done: subprocess.CompletedProcess[bytes], kinds: Mapping[int, type[Pp4Error]], where: str
+) -> Mapping[str, object]:
     try:
-        tree = parse(done.stdout.strip(), MODULE)
+        tree = parse(done.stdout.strip(), where)
     except RefusedError:
         tree = None
     refused = tree.get("refusal") if isinstance(tree, dict) else None
     if isinstance(refused, dict):
-        raise RefusedError(refusal_of(refused))
+        raise kinds.get(done.returncode, RefusedError)(refusal_of(refused))
     if done.returncode == 0 and isinstance(tree, dict):
         return tree
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
     found = f"exit code {done.returncode}, {said[-1] if said else json.dumps(tree)}"
-    raise RefusedError(Refusal(Code.UNREADABLE, MODULE, "facts of this machine", shown(found, 300)))
+    raise RefusedError(Refusal(Code.UNREADABLE, where, "facts of this machine", shown(found, 300)))
 
 
 def subject_of(

@@ -1,0 +1,1 @@
+"""Replays frozen held-out inputs through the producer that drafts and the verifier that decides."""

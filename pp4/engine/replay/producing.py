@@ -1,0 +1,178 @@
+"""Runs the producer over frozen base logits: the sampled kernel, and the original selector.
+
+Both shards are in one launch, so nothing is exchanged.  The numerical definition leaves a device no
+choice, so tokens other than the frozen ones are an error of the producer, never noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pp4.drafter.config import split_of
+from pp4.drafter.selector import Columns, OriginalSelector
+from pp4.engine.replay.heldout import Heldout
+from pp4.errors import BadInputError, Code, Refusal, WrongError
+from pp4.kernels.block import Outputs, Request, SampledBlock
+from pp4.kernels.faults import Fault
+from pp4.kernels.geometry import Geometry
+from pp4.kernels.head import Head, values_of
+from pp4.kernels.link import SoloLink
+from pp4.kernels.sampled_fused import INACTIVE
+
+MakeBlock = Callable[..., SampledBlock]
+"""Makes the sampled block; :class:`SampledBlock` itself, or what a test puts in its place."""
+
+_KEYS: Final = 1 << 64
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """What the producer gave for some blocks, on the host.
+
+    Attributes:
+        ids: ``[B, n, 32]`` int32, -1 where no candidate is.
+        q: ``[B, n, 32]`` float32.
+        tokens: ``[B, n]`` int32, drawn.
+        greedy: ``[B, n]`` int32, the original selector's.
+    """
+
+    ids: NDArray[np.int32]
+    q: NDArray[np.float32]
+    tokens: NDArray[np.int32]
+    greedy: NDArray[np.int32]
+
+
+class Producer:
+    """Drafts the blocks of a held-out file, a fixed number of rows at a time.
+
+    Args:
+        held: the file.
+        rows: of a launch; what a last one has too many is padding.
+        device: a CPU, where Triton's interpreter runs the kernel, or a GPU.
+        make_block: makes the sampled block.
+
+    Raises:
+        BadInputError: no row, or a head that the kernels do not take.
+    """
+
+    def __init__(
+        self,
+        held: Heldout,
+        *,
+        rows: int,
+        device: torch.device,
+        make_block: MakeBlock = SampledBlock,
+    ) -> None:
+        sizes = held.sizes
+        self._held, self.rows, self._device = held, rows, device
+        geometry = Geometry(
+            vocab=sizes.vocab, split=split_of(sizes.vocab), rank_dim=sizes.markov_rank
+        )
+        w1, w2 = (values_of(one.view(torch.int16)) for one in (held.w1, held.w2))
+        # nothing is cached: the kernel computes each bias row itself
+        head = Head.build(geometry, w1, w2, device=device)
+        link = SoloLink(rows, device=device)
+        self._block = make_block(head, link, batch=rows, n_out=sizes.depth)
+        self._w1, self._w2 = held.w1.to(device), held.w2.to(device)
+
+    def run(self, first: int, last: int) -> Drafts:
+        """Draft some blocks.
+
+        Args:
+            first: of the blocks.
+            last: past the last; at most ``rows`` of them.
+
+        Returns:
+            Their drafts, which are the frozen ones.
+
+        Raises:
+            BadInputError: no blocks, or too many.
+            WrongError: ``OUTPUT_MISMATCH``: an error word, or another token than the frozen one.
+        """
+        if not 0 < last - first <= self.rows:
+            raise BadInputError.of("blocks", f"1 to {self.rows}", str(last - first))
+        count, held = last - first, self._held
+        outputs = self._sampled(first, last)
+        bad = np.argwhere(outputs.error[:count])
+        if len(bad):
+            row, index = bad[0].tolist()
+            found = Fault(int(outputs.error[row, index])).name
+            raise _mismatch(f"block {first + row}, position {index}", "no error word", found)
+        base = held.base[first:last].to(self._device)
+        best = greedy_tokens(self._w1, self._w2, base, held.anchor[first:last])
+        tokens, greedy = outputs.token[:count], best.numpy()
+        _compare("sampled", tokens, held.sampled.tokens[first:last].numpy(), first)
+        _compare("greedy", greedy, held.greedy.tokens[first:last].numpy(), first)
+        return Drafts(outputs.ids[:count], outputs.q[:count], tokens, greedy)
+
+    def _sampled(self, first: int, last: int) -> Outputs:
+        """The kernel's outputs, rows of padding behind the blocks."""
+        held, spare = self._held, self.rows - (last - first)
+        columns = (held.key, held.position, held.round, held.anchor)
+        requests = [
+            Request(key=key % _KEYS, position=position, round=round, anchor=anchor)
+            for key, position, round, anchor in zip(
+                *(one[first:last].tolist() for one in columns), strict=True
+            )
+        ]
+        requests += [Request(mode=INACTIVE)] * spare
+        base = held.base[first:last].view(torch.int16)
+        base = torch.cat([base, base.new_zeros((spare, *base.shape[1:]))])
+        self._block.load(requests, base)
+        self._block.poison()
+        self._block.run()
+        return self._block.outputs()
+
+
+def greedy_tokens(w1: Tensor, w2: Tensor, base: Tensor, anchors: Tensor) -> Tensor:
+    """Run the original selector with both shards in this process.
+
+    Args:
+        w1: ``[V, R]`` bfloat16.
+        w2: ``[V, R]`` bfloat16.
+        base: ``[B, n, V]`` bfloat16 base logits.
+        anchors: ``[B]`` integers, the tokens before the first position.
+
+    Returns:
+        ``[B, n]`` int32 tokens, on a CPU.
+    """
+    split = split_of(len(w2))
+    selector = OriginalSelector(
+        w1,
+        w2[:split],
+        first_id=0,
+        gather=_nobody,
+        batch=base.shape[0],
+        n_out=base.shape[1],
+        base=base[..., :split],
+        beside=Columns(w2[split:], split, base[..., split:]),
+    )
+    selector.anchor.copy_(anchors)
+    return selector.replay().token.to(torch.int32).cpu()
+
+
+def _nobody(mine: Tensor) -> Tensor:
+    """Both shards are here, so the selector asks nobody."""
+    raise BadInputError.of("gather", "both shards in one process", f"a row of {mine.shape}")
+
+
+def _compare(chain: str, found: NDArray[np.int32], frozen: NDArray[np.int32], first: int) -> None:
+    other = np.argwhere(found != frozen)
+    if len(other):
+        row, index = other[0].tolist()
+        where = f"block {first + row}, position {index}: {chain} token"
+        expected = f"{frozen[row, index]}, as frozen"
+        raise _mismatch(where, expected, str(found[row, index]))
+
+
+def _mismatch(where: str, expected: str, found: str) -> WrongError:
+    return WrongError(
+        Refusal(Code.OUTPUT_MISMATCH, where, expected, found, source="docs/replay.md")
+    )

@@ -1,0 +1,192 @@
+"""``pp4 replay``: what it starts and how, what it prints, and how it ends."""
+
+import json
+import sys
+
+import pytest
+import torch
+
+from pp4 import cli
+from pp4.cli.replay import replay as group
+from pp4.config import INTERPRETED, ON_GPUS
+from pp4.engine.replay.reading import read_heldout
+from pp4.engine.replay.replaying import replay
+from pp4.errors import Code, Exit, Refusal, UsageError, WrongError
+from pp4.kernels.reference_block import ReferenceBlock
+from pp4.qualify import machine
+from tests.unit.engine.replay.cases import closed, opened
+
+CPU = torch.device("cpu")
+
+
+def call(capsys, *arguments):
+    code = cli.main(["replay", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return code, out, err
+
+
+def refusal(err):
+    return dict(line.split(maxsplit=1) for line in err.splitlines())
+
+
+def as_reference(path, part):
+    """What the exact reference says, in place of the kernel."""
+    held = read_heldout(path)
+    return replay(held, part=part, rows=4, device=CPU, make_block=ReferenceBlock)
+
+
+def test_a_replay_by_the_kernel(capsys, heldout):
+    code, out, err = call(capsys, heldout, "--json", "--part", "2")
+    assert (code, err) == (Exit.DONE, "")
+    found = json.loads(out)
+    assert found.pop("file") == str(heldout)
+    producer = found.pop("producer")
+    assert (producer["device"], producer["torch"]) == ("interpreter", torch.__version__)
+    assert found == json.loads(json.dumps(as_reference(heldout, 2)))
+
+
+def test_a_file_is_made(capsys, heldout, pair, tmp_path):
+    out = tmp_path / "made"
+    options = {"target": pair / "target", "drafter": pair / "drafter", "out": out}
+    options |= {"tokens": pair / "tokens.json", "documents": 2, "blocks": 2, "length": 12}
+    given = [text for name, value in options.items() for text in (f"--{name}", value)]
+    code, text, err = call(capsys, "make-heldout", *given)
+    assert (code, err) == (Exit.DONE, "")
+    found, wanted = read_heldout(out), read_heldout(heldout)
+    # another number of threads may round the models' sums otherwise, so chains are not compared
+    for name in ("tokens", "position", "anchor", "key", "round", "w1"):
+        assert torch.equal(getattr(found, name), getattr(wanted, name))
+    assert found.header.sources == wanted.header.sources
+    assert f"sha256: {found.sha256}" in text.splitlines()
+    assert "blocks: 4" in text.splitlines()
+
+
+def test_frozen_tokens_that_the_kernel_does_not_draw_end_with_1(capsys, heldout, tmp_path):
+    header, tensors = opened(heldout.read_bytes())
+    tensors["sampled.tokens"][0, 4] = (tensors["sampled.tokens"][0, 4] + 1) % 150
+    (tmp_path / "h").write_bytes(closed(header, tensors))
+    code, out, err = call(capsys, tmp_path / "h", "--part", "1")
+    assert (code, out) == (Exit.WRONG, "")
+    found = refusal(err)
+    assert (found["code"], found["where"]) == (
+        Code.OUTPUT_MISMATCH,
+        "block 0, position 4: sampled token",
+    )
+
+
+@pytest.fixture
+def asked(monkeypatch, heldout):
+    """What another process is asked, which then gives a report of the exact reference."""
+    seen = []
+
+    def ask(argv, **how):
+        seen.append((argv, how))
+        producer = {"device": "interpreter", "name": "a name"}
+        return {"file": str(heldout), "producer": producer, **as_reference(heldout, 4)}
+
+    monkeypatch.setattr(machine, "ask_machine", ask)
+    return seen
+
+
+def test_what_is_started(capsys, asked):
+    assert call(capsys, "h")[0] == Exit.DONE
+    assert (
+        call(capsys, "--device", "cuda", "--part", "7", "--limit-s", "9", "./run")[0] == Exit.DONE
+    )
+    assert call(capsys, "run", "make-heldout")[0] == Exit.DONE
+    program = [sys.executable, "-P", "-m", "pp4.engine.replay.program", "replay"]
+    assert [argv[:-1] for argv, _ in asked] == [program] * 3
+    assert [json.loads(argv[-1]) for argv, _ in asked] == [
+        {"heldout": "h", "device": "interpreter", "part": None},
+        {"heldout": "run", "device": "cuda", "part": 7},
+        {"heldout": "make-heldout", "device": "interpreter", "part": None},
+    ]
+    first, second, _ = (how for _, how in asked)
+    assert (first["environment"], first["limit_s"]) == (INTERPRETED, 600)
+    assert (second["environment"], second["limit_s"]) == (ON_GPUS, 9)
+    assert first["kinds"] == {Exit.WRONG: WrongError, Exit.USAGE: UsageError}
+
+
+def test_tables_for_people(capsys, asked, heldout):
+    code, out, err = call(capsys, heldout)
+    assert (code, err, len(asked)) == (Exit.DONE, "", 1)
+    lines = out.splitlines()
+    found = as_reference(heldout, 4)
+    for arm in found["arms"]:
+        counts = " ".join(map(str, arm["histogram"]))
+        wanted = [
+            arm["temperature"],
+            arm["switch"],
+            f"{arm['accepted_length']:.3f}",
+            f"{arm['tokens_per_step']:.3f}",
+            f"{arm['expected_length']:.3f}",
+            *counts.split(),
+        ]
+        assert wanted in [line.split() for line in lines]
+    assert "replayed: 4 of 4 blocks, documents: 2, by the exact verifier as well: 4" in lines
+    assert "producer: interpreter, a name" in lines
+    for name, digest in found["digests"].items():
+        assert f"sha256 of {name}: {digest}" in lines
+    assert sum("no interval: too few documents (2; 30 are needed)" in line for line in lines) == 4
+
+
+def test_an_interval_is_printed(capsys, asked, heldout, monkeypatch):
+    found = as_reference(heldout, 1)
+    found["producer"] = {"device": "cuda", "name": "a GPU"}
+    found["differences"][0]["decided"] = {"mean": -0.25, "interval": [-0.5, 0.125]}
+    monkeypatch.setattr(machine, "ask_machine", lambda *_, **__: found)
+    _, out, _ = call(capsys, heldout)
+    assert (
+        "accepted length on minus off at T = 0.7, by the words: -0.250, "
+        "95% interval -0.500 to +0.125"
+    ) in out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ((), "HELDOUT"),
+        (("h", "--limit-s", "0"), "--limit-s"),
+        (("h", "--limit-s", "1e9"), "--limit-s"),
+        (("h", "--part", "x"), "--part"),
+        (("h", "other"), "other"),
+        (("make-heldout",), "--target"),
+        (("run",), "HELDOUT"),
+    ],
+)
+def test_bad_options_start_nothing(capsys, asked, arguments, word):
+    code, out, err = call(capsys, *arguments)
+    assert (code, out, asked) == (Exit.USAGE, "", [])
+    assert word in err
+
+
+def test_help_names_both(capsys):
+    assert group.info.help
+    code, out, _ = call(capsys, "--help")
+    assert code == Exit.DONE
+    assert "HELDOUT | make-heldout" in out
+    assert "pp4 replay HELDOUT" in out
+    code, out, _ = call(capsys, "make-heldout", "--help")
+    assert code == Exit.DONE
+    assert "--documents" in out
+
+
+def test_a_refusal_keeps_its_kind_by_the_exit_code():
+    said = Refusal(Code.OUTPUT_MISMATCH, "block 0", "1", "2")
+    for code, kind in ((1, WrongError), (2, UsageError)):
+        text = f"print({json.dumps({'refusal': said.as_dict()})!r}); raise SystemExit({code})"
+        kinds = {1: WrongError, 2: UsageError}
+        with pytest.raises(kind) as caught:
+            machine.ask_machine([sys.executable, "-c", text], kinds=kinds)
+        assert caught.value.refusal.where == "block 0"
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_same(capsys, heldout):
+    code, out, _ = call(capsys, heldout, "--device", "cuda", "--json")
+    found = json.loads(out)
+    assert code == Exit.DONE
+    assert found["producer"]["device"] == "cuda"
+    wanted = json.loads(json.dumps(as_reference(heldout, 4)))
+    assert {name: found[name] for name in wanted} == wanted
