@@ -50,8 +50,8 @@ class Fault:
     def spoiled(self, message, body):
         return frame(message, body)
 
-    def aborted(self):
-        """-> what is sent once the client has given a draft up."""
+    def aborted(self, request):
+        """-> what is sent once the client has given up the draft of a request."""
         return b""
 
 
@@ -61,17 +61,18 @@ class Dropped(Fault):
 
 
 class Late(Fault):
-    """Held until the client has given up."""
+    """Held until the client has given it up."""
 
-    held = b""
+    def __init__(self, some=()):
+        super().__init__(some)
+        self.held = {}
 
     def spoiled(self, message, body):
-        self.held += frame(message, body)
+        self.held[message.request] = frame(message, body)
         return b""
 
-    def aborted(self):
-        held, self.held = self.held, b""
-        return held
+    def aborted(self, request):
+        return self.held.pop(request, b"")
 
 
 class Doubled(Fault):
@@ -241,7 +242,7 @@ class _Pair:
         self._send(self._far, data)
         for one in self._questions.feed(data):
             if isinstance(one.message, Abort):
-                self._send(self._near, self._fault.aborted())
+                self._send(self._near, self._fault.aborted(one.message.request))
 
     def _told(self):
         data = self._read(self._far)
