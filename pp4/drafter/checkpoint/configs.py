@@ -26,6 +26,7 @@ from pp4.drafter.checkpoint.bundle import CONFIG
 from pp4.drafter.checkpoint.documents import read_document
 from pp4.drafter.checkpoint.keys import Keys
 from pp4.drafter.checkpoint.problems import Problem, refused, shown
+from pp4.drafter.checkpoint.tensors import LayerSizes
 from pp4.drafter.config import MAX_VOCAB, DrafterConfig, Layout
 from pp4.errors import Code
 
@@ -80,6 +81,7 @@ def understood(
         layout, body = Layout.DEEPSPEC, top
         top.needed("architectures", _DEEPSPEC)
         target_layers = top.rising("target_layer_ids", -1)
+    check_decoder(body)
     _check_kind(top, body)
     return _assembled(layout, top, body, target_layers)
 
@@ -102,7 +104,7 @@ def _assembled(
         head_dim=head_dim,
         intermediate=body.integer("intermediate_size"),
         norm_eps=body.real("rms_norm_eps"),
-        rope_theta=_rope_theta(body),
+        rope_theta=rope_theta(body),
         max_positions=body.integer("max_position_embeddings"),
         vocab=vocab,
         draft_vocab=draft_vocab,
@@ -114,25 +116,35 @@ def _assembled(
         confidence_with_markov=confidence and top.truth("confidence_head_with_markov"),
         softcap=_softcap(top, body),
     )
-    _check_sizes(config, top, body)
+    check_layers(config, config.layers, body)
+    _check_sizes(config, top)
     if top.has("target_hidden_size"):
         top.only("target_hidden_size", hidden)
     return config
 
 
 def _check_kind(top: Keys, body: Keys) -> None:
-    """Note what the backbone or the heads do that there is no code for."""
-    body.needed("model_type", "qwen3")
+    """Note what the heads do that there is no code for."""
     if body is top:
         top.only("sample_from_anchor", True)
         # Under speculators the key is the target's, and the drafter's head is its own either way.
         top.only("tie_word_embeddings", False)
     else:
         top.needed("sample_from_anchor", True)
+    check_types(top)
+
+
+def check_decoder(body: Keys) -> None:
+    """Note what decoder layers do that there is no code for: all but Qwen3's plain ones."""
+    body.needed("model_type", "qwen3")
     body.only("hidden_act", "silu")
     body.only("attention_bias", False)
     if not body.has("layer_types"):
         body.only("use_sliding_window", False)
+
+
+def check_types(top: Keys) -> None:
+    """Note tensors of other types than BF16."""
     for key in ("dtype", "torch_dtype"):
         top.only(key, "bfloat16")
     top.only("quantization_config")
@@ -156,7 +168,7 @@ def _markov_rank(top: Keys) -> int:
     return top.integer("markov_rank")
 
 
-def _rope_theta(body: Keys) -> float:
+def rope_theta(body: Keys) -> float:
     """Base of the rotary frequencies, from either of the two places; other kinds are refused."""
     body.only("rope_scaling")
     if not body.has("rope_parameters"):
@@ -174,18 +186,22 @@ def _softcap(top: Keys, body: Keys) -> float | None:
     return None
 
 
-def _check_sizes(config: DrafterConfig, top: Keys, body: Keys) -> None:
-    """Note sizes that do not go together."""
+def check_layers(config: LayerSizes, layers: int, body: Keys) -> None:
+    """Note heads that do not go together, and layers that are not of full attention."""
     if config.heads % config.kv_heads:
         body.note("num_key_value_heads", f"a divisor of {config.heads}", str(config.kv_heads))
     if config.head_dim < 2 or config.head_dim % 2:
         body.note("head_dim", "an even number from 2", str(config.head_dim))
+    kinds = body.words("layer_types")
+    if kinds is not None and len(kinds) != layers:
+        body.note("layer_types", f"{layers} layers", f"{len(kinds)}")
+    for kind in sorted(set(kinds or ()) - {_FULL}):
+        body.refuse("layer_types", _FULL, shown(kind))
+
+
+def _check_sizes(config: DrafterConfig, top: Keys) -> None:
+    """Note vocabularies that do not go together."""
     if config.draft_vocab > config.vocab:
         top.note("draft_vocab_size", f"at most {config.vocab}", str(config.draft_vocab))
     if config.mask_token >= config.vocab:
         top.note("mask_token_id", f"a token below {config.vocab}", str(config.mask_token))
-    kinds = body.words("layer_types")
-    if kinds is not None and len(kinds) != config.layers:
-        body.note("layer_types", f"{config.layers} layers", f"{len(kinds)}")
-    for kind in sorted(set(kinds or ()) - {_FULL}):
-        body.refuse("layer_types", _FULL, shown(kind))

@@ -1,25 +1,18 @@
-"""Reads a rank's part of a checkpoint: memory mapped, its own rows alone, nothing unpickled."""
+"""Loads a rank's part of a drafter's checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from pp4.drafter.checkpoint.headers import Entry
-from pp4.drafter.checkpoint.problems import Problem, refused, shown
+from pp4.drafter.checkpoint.reading import read_rows
 from pp4.drafter.checkpoint.survey import Survey, survey
-from pp4.drafter.checkpoint.tensors import MAP, Wanted, rows_of
+from pp4.drafter.checkpoint.tensors import MAP, rows_of
 from pp4.drafter.config import WORLDS
 from pp4.drafter.weights import Weights
-from pp4.errors import BadInputError, Code, Refusal, RefusedError
-
-_AT_ONCE: Final = 1 << 20
-"""Elements whose finiteness is looked at in one go; torch takes some 11 bytes for each."""
+from pp4.errors import BadInputError
 
 
 def load(
@@ -54,60 +47,13 @@ def load(
     if world not in WORLDS or not 0 <= rank < world:
         raise BadInputError.of("rank", "a rank of a world of 1 or 2", f"{rank} of {world}")
     found = survey(Path(path), target)
-    tensors: dict[str, Tensor] = {}
-    problems: list[Problem] = []
-    for file in dict.fromkeys(entry.file for entry in found.entries.values()):
-        with _opened(found, file) as opened:
-            for name, entry in found.entries.items():
-                one = found.tensors[name]
-                if entry.file != file or not one.read or name == MAP:
-                    continue
-                # The mapping ends with the file, so rows are copied out, and only these are read.
-                rows = _rows(found, opened, entry, one, rows_of(one, rank, world))
-                problems += _not_finite(name, rows)
-                tensors[name] = rows.to(device)
-    if problems:
-        raise refused(found.path, problems)
+    rows = {
+        name: rows_of(one, rank, world)
+        for name, one in found.tensors.items()
+        if one.read and name != MAP
+    }
+    tensors = read_rows(found.path, found.entries, rows, device)
     return Weights(found.config, rank, world, tensors, _map_on(found, device))
-
-
-@contextmanager
-def _opened(found: Survey, file: Path) -> Iterator[Any]:
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        wanted, missing = "the package safetensors", "not installed"
-        raise RefusedError(
-            Refusal(Code.MISSING_PACKAGE, "drafter", wanted, missing, next="pip install 'pp4[gpu]'")
-        ) from error
-    try:
-        with safe_open(file, framework="pt", device="cpu") as opened:
-            yield opened
-    except (OSError, SafetensorError) as error:
-        expected = "the file whose header was read before"
-        raise refused(found.path, [Problem(file.name, expected, shown(str(error)))]) from error
-
-
-def _rows(found: Survey, opened: Any, entry: Entry, one: Wanted, rows: tuple[int, int]) -> Tensor:
-    """Copy some rows of a tensor out of the mapping."""
-    part = opened.get_slice(entry.name)
-    described = (part.get_dtype(), tuple(part.get_shape()))
-    if described != (entry.dtype, entry.shape):
-        problem = Problem(one.name, f"{entry.dtype} {list(entry.shape)}", shown(described))
-        raise refused(found.path, [problem])
-    first, last = rows
-    copied: Tensor = part[first:last].clone(memory_format=torch.contiguous_format)
-    return copied
-
-
-def _not_finite(name: str, rows: Tensor) -> Iterator[Problem]:
-    flat = rows.view(-1)
-    count = 0
-    for first in range(0, len(flat), _AT_ONCE):
-        part = flat[first : first + _AT_ONCE]
-        count += len(part) - int(torch.isfinite(part).sum())
-    if count:
-        yield Problem(name, "finite values", f"{count} that are infinite or undefined")
 
 
 def _map_on(found: Survey, device: str | torch.device) -> Tensor | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from pp4.drafter.checkpoint.bundle import read_bundle
+from pp4.drafter.checkpoint.bundle import Bundle, read_bundle
 from pp4.drafter.checkpoint.configs import read_config
 from pp4.drafter.checkpoint.headers import Entry
 from pp4.drafter.checkpoint.lent import missing, read_lent
@@ -51,30 +51,56 @@ def survey(path: Path, target: Path | None = None) -> Survey:
     bundle = read_bundle(path)
     config = read_config(path)
     calls = wanted(config)
-    entries = dict(bundle.entries)
+    entries = {**bundle.entries, **_borrowed(bundle, calls, target)}
+    problems = misfits(bundle, calls, entries, target)
+    if problems:
+        raise refused(path, problems)
+    present = {name: one for name, one in calls.items() if name in entries}
+    token_map = _token_map(path, entries[MAP], config.vocab) if config.mapped else None
+    return Survey(path, config, present, {name: entries[name] for name in present}, token_map)
+
+
+def misfits(
+    bundle: Bundle,
+    calls: Mapping[str, Wanted],
+    entries: Mapping[str, Entry],
+    target: Path | None = None,
+) -> list[Problem]:
+    """Hold tensors against what a config calls for.
+
+    Args:
+        bundle: what the headers say; its own problems come first.
+        calls: what the config calls for, by name.
+        entries: the bundle's tensors and what was borrowed for it.
+        target: where was looked for what may be left to the target.
+
+    Returns:
+        What is missing, unexpected, misshapen or of another type.
+    """
     problems = list(bundle.problems)
     blamed = {problem.what for problem in problems}
-    absent = [one for one in calls.values() if one.name not in entries and one.required]
-    lent = read_lent(target) if target and any(one.lent for one in absent) else {}
     unread = any(problem.what in bundle.files for problem in problems)
-    for one in absent:
-        if one.lent and one.name in lent:
-            entries[one.name] = lent[one.name]
-        elif one.name not in blamed and not unread:
-            problems.append(_absent(one, target))
+    problems += [
+        _absent(one, target)
+        for name, one in calls.items()
+        if one.required and not unread and name not in entries and name not in blamed
+    ]
     problems += [
         Problem(name, "no such tensor", f"{entry.dtype} {list(entry.shape)}")
         for name, entry in entries.items()
         if name not in calls
     ]
     present = {name: one for name, one in calls.items() if name in entries}
-    problems += [
+    return problems + [
         wrong for name, one in present.items() if (wrong := _misfit(one, entries[name])) is not None
     ]
-    if problems:
-        raise refused(path, problems)
-    token_map = _token_map(path, entries[MAP], config.vocab) if config.mapped else None
-    return Survey(path, config, present, {name: entries[name] for name in present}, token_map)
+
+
+def _borrowed(bundle: Bundle, calls: Mapping[str, Wanted], target: Path | None) -> dict[str, Entry]:
+    """The target's tensors in place of those that the checkpoint leaves to it."""
+    names = [name for name, one in calls.items() if one.lent and name not in bundle.entries]
+    lent = read_lent(target) if target and names else {}
+    return {name: lent[name] for name in names if name in lent}
 
 
 def _absent(one: Wanted, target: Path | None) -> Problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from pp4.drafter.config import DrafterConfig, Layout, bounds_of
 
@@ -46,6 +46,30 @@ class Wanted:
     lent: bool = False
 
 
+class LayerSizes(Protocol):
+    """Sizes of a decoder layer of the Qwen3 family, a drafter's or a target's."""
+
+    @property
+    def hidden(self) -> int:
+        """Width of the hidden states."""
+
+    @property
+    def heads(self) -> int:
+        """Query heads."""
+
+    @property
+    def kv_heads(self) -> int:
+        """Key and value heads."""
+
+    @property
+    def head_dim(self) -> int:
+        """Width of a head."""
+
+    @property
+    def intermediate(self) -> int:
+        """Width inside the feed-forward network."""
+
+
 def wanted(config: DrafterConfig) -> dict[str, Wanted]:
     """The tensors of a checkpoint by name, in the order in which they are used."""
     return {one.name: one for one in (*_backbone(config), *_heads(config))}
@@ -63,28 +87,33 @@ def layer_name(index: int, part: str) -> str:
     return f"layers.{index}.{part}.weight"
 
 
-def _backbone(config: DrafterConfig) -> Iterator[Wanted]:
-    hidden, vector = config.hidden, (config.hidden,)
-    queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    shared = config.layout is Layout.SPECULATORS
-    yield Wanted(EMBEDDING, (config.vocab, hidden), lent=shared)
-    yield Wanted("fc.weight", (hidden, config.feature_width))
-    yield Wanted("hidden_norm.weight", vector)
-    parts = {
+def layer_parts(sizes: LayerSizes) -> dict[str, tuple[int, ...]]:
+    """Shapes of a decoder layer's tensors by part, in the order in which they are used."""
+    hidden, vector = sizes.hidden, (sizes.hidden,)
+    queries, keys = sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
+    return {
         "input_layernorm": vector,
         "self_attn.q_proj": (queries, hidden),
         "self_attn.k_proj": (keys, hidden),
         "self_attn.v_proj": (keys, hidden),
         "self_attn.o_proj": (hidden, queries),
-        "self_attn.q_norm": (config.head_dim,),
-        "self_attn.k_norm": (config.head_dim,),
+        "self_attn.q_norm": (sizes.head_dim,),
+        "self_attn.k_norm": (sizes.head_dim,),
         "post_attention_layernorm": vector,
-        "mlp.gate_proj": (config.intermediate, hidden),
-        "mlp.up_proj": (config.intermediate, hidden),
-        "mlp.down_proj": (hidden, config.intermediate),
+        "mlp.gate_proj": (sizes.intermediate, hidden),
+        "mlp.up_proj": (sizes.intermediate, hidden),
+        "mlp.down_proj": (hidden, sizes.intermediate),
     }
+
+
+def _backbone(config: DrafterConfig) -> Iterator[Wanted]:
+    hidden, vector = config.hidden, (config.hidden,)
+    shared = config.layout is Layout.SPECULATORS
+    yield Wanted(EMBEDDING, (config.vocab, hidden), lent=shared)
+    yield Wanted("fc.weight", (hidden, config.feature_width))
+    yield Wanted("hidden_norm.weight", vector)
     for index in range(config.layers):
-        for part, shape in parts.items():
+        for part, shape in layer_parts(config).items():
             yield Wanted(layer_name(index, part), shape)
     yield Wanted("norm.weight", vector)
 
