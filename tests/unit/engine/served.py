@@ -30,18 +30,24 @@ def drafts_of(path, target, patience=PATIENT, **more):
 
 
 class Served:
-    """A worker from its start to its end, and perhaps the next on its socket."""
+    """A worker from its start to its end, and perhaps the next on its socket.
 
-    def __init__(self, directory):
-        self._drafter, self.worker = directory / "drafter", None
+    Args:
+        directory: for all that it writes.
+        config: of its drafter.
+        context: tokens of a request.
+    """
+
+    def __init__(self, directory, config=SMALL, context=CONTEXT):
+        self._drafter, self._context, self.worker = directory / "drafter", context, None
         self.socket = directory / "s"
-        synthetic.write(self._drafter, SMALL)
+        synthetic.write(self._drafter, config)
         self.start(directory / "worker")
 
     def start(self, directory):
         """Start a worker, whatever became of the last, and wait until it serves; -> it."""
         self.close()
-        given = {"batches": (4, 32), "slots": 64, "context": CONTEXT}
+        given = {"batches": (4, 32), "slots": 64, "context": self._context}
         self.worker = Worker(directory, self._drafter, socket=self.socket, **given)
         try:
             return self.worker.serving()
