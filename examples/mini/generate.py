@@ -67,14 +67,7 @@ def _generate(given: argparse.Namespace) -> None:
 
 
 def _drafts(socket: Path, target: CausalTarget) -> Drafts:
-    drafts = Drafts(
-        socket,
-        depth=DEPTH,
-        vocab=target.vocab,
-        width=target.width,
-        slots=target.slots,
-        sampled=engine_switch(),
-    )
+    drafts = Drafts(socket, target, depth=DEPTH, sampled=engine_switch())
     # it would go on without one; who names a socket wants to know
     drafts.connect()
     return drafts

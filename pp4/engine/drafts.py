@@ -1,6 +1,6 @@
 """Drafts of a worker for the slots of an engine, whatever becomes of the worker.
 
-    with Drafts("/run/user/1000/pp4/socket", depth=5, vocab=1024, width=768, slots=8) as drafts:
+    with Drafts("/run/user/1000/pp4/socket", target, depth=5) as drafts:
         engine = Engine(target, drafts)
 
 Every way in which a draft can fail ends in a :class:`Cause`, which is plain decoding of that step.
@@ -19,6 +19,7 @@ from torch import Tensor
 from pp4.engine.counters import DraftCounters
 from pp4.engine.drafting import Cause, Want
 from pp4.engine.held import Held
+from pp4.engine.interface import Target
 from pp4.engine.line import Judged, Line, Patience, Wish
 from pp4.errors import BadInputError, Code, Pp4Error, Refusal, RefusedError, TimedOutError
 from pp4.kernels import dyadic24
@@ -37,10 +38,8 @@ class Drafts:
 
     Args:
         path: of the worker's socket.
+        target: whose sizes a worker has to fit; it is not run from here.
         depth: tokens of every proposal, one of those that the worker offers.
-        vocab: of the target.
-        width: of the target's features.
-        slots: of the target.
         sampled: whether requests above temperature 0 ask for sampled drafts: see
             :func:`pp4.config.engine_switch`.  Where not, they ask for greedy ones.
         patience: see there.
@@ -54,17 +53,16 @@ class Drafts:
     def __init__(
         self,
         path: str | Path,
+        target: Target,
         *,
         depth: int,
-        vocab: int,
-        width: int,
-        slots: int,
         sampled: bool = False,
         patience: Patience = _USUAL,
     ) -> None:
         self.depth = depth
         self.trouble: Pp4Error | None = None
-        self._path, self._vocab, self._width, self._count = path, vocab, width, slots
+        self._path, self._count = path, target.slots
+        self._vocab, self._width = target.vocab, target.width
         self._sampled, self._patience = sampled, patience
         self._counters, self._mapped = DraftCounters(), mapping.Counters()
         self._held: dict[int, Held] = {}

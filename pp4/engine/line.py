@@ -15,7 +15,15 @@ from pp4.clock import Deadline, SystemClock
 from pp4.engine.counters import DraftCounters
 from pp4.engine.drafting import Cause, Want
 from pp4.engine.held import Held
-from pp4.errors import Code, Pp4Error, Refusal, RefusedError, TimedOutError, WrongError
+from pp4.errors import (
+    BadInputError,
+    Code,
+    Pp4Error,
+    Refusal,
+    RefusedError,
+    TimedOutError,
+    WrongError,
+)
 from pp4.verifier import slots as mapping
 from pp4.verifier.proposal import Proposal, mode_of, validated
 from pp4.verifier.slots import Arrival, Slots
@@ -35,11 +43,21 @@ class Patience:
             connecting.
         retry_steps: steps before a worker that was lost is tried again, before a request that was
             refused is asked for again, and within which a draft that was given up has to be over.
+
+    Raises:
+        BadInputError: no time, or no steps.
     """
 
     draft_s: float = 1.0
     exchange_s: float = 5.0
     retry_steps: int = 64
+
+    def __post_init__(self) -> None:
+        for name, seconds in (("draft_s", self.draft_s), ("exchange_s", self.exchange_s)):
+            if not 0 < seconds < float("inf"):
+                raise BadInputError.of(f"patience, {name}", "seconds above 0", repr(seconds))
+        if self.retry_steps < 1:
+            raise BadInputError.of("patience, retry_steps", "1 or more", repr(self.retry_steps))
 
 
 class Wish(NamedTuple):

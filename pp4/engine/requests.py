@@ -66,7 +66,8 @@ def require_possible(request: Request, target: Target) -> None:
     room = target.context - (len(prompt) - 1)
     expected = f"at most {max(room, 0)}, which a context of {target.context} has room for"
     _require(request.limit <= room, "limit", expected, request.limit)
-    finite = 0 <= request.temperature < float("inf")
+    number = isinstance(request.temperature, int | float)
+    finite = number and 0 <= request.temperature < float("inf")
     _require(finite, "temperature", "0 or above, finite", request.temperature)
     _require(_whole(request.key) and 0 <= request.key < 1 << 64, "key", "64 bits", request.key)
     if request.stop is not None:

@@ -117,7 +117,7 @@ class ClientSocket:
         return sequence in self._waiting and sequence in self._answers
 
     def look(self) -> None:
-        """Take what has come, and wait for nothing.
+        """Take what has come; waits for no more than a moment.
 
         Raises:
             Pp4Error: the conversation is over.

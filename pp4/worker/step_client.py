@@ -31,7 +31,7 @@ from pp4.worker.proposals import feature_bytes
 A = TypeVar("A", bound=Spoken)
 Q = TypeVar("Q", Open, Features, Close)
 Refusals = dict[int, Pp4Error]
-"""By request, what the worker refused; where it refused nothing of it, the request is missing."""
+"""By request, the first refusal of it; requests that nothing was refused of are missing."""
 
 
 class StepClient(Client):
@@ -49,6 +49,7 @@ class StepClient(Client):
         """
         asked = [self._made(Open, request=one, key=key) for one, key in keys.items()]
         found = self._ask_all([(one, b"") for one in asked], Opened, self._deadline(limit_s))
+        self._lengths.update((one.request, 0) for one, told in found if isinstance(told, Opened))
         return _refusals(found)
 
     def features_many(
@@ -69,9 +70,11 @@ class StepClient(Client):
             asked += self._feature_frames(request, first, given)
         found = self._ask_all(asked, Appended, self._deadline(limit_s))
         for question, answer in found:
-            wanted = question.first + question.tokens
-            if isinstance(answer, Appended) and answer.length != wanted:
-                raise self._talk.stranger("APPENDED", f"length {wanted}", f"{answer.length}")
+            if isinstance(answer, Appended):
+                wanted = question.first + question.tokens
+                if answer.length != wanted:
+                    raise self._talk.stranger("APPENDED", f"length {wanted}", f"{answer.length}")
+                self._lengths[question.request] = wanted
         return _refusals(found)
 
     def close_many(self, requests: Collection[int], limit_s: float | None = None) -> Refusals:
@@ -82,6 +85,8 @@ class StepClient(Client):
         """
         asked = [self._made(Close, request=one) for one in requests]
         found = self._ask_all([(one, b"") for one in asked], Closed, self._deadline(limit_s))
+        for request in requests:
+            self._lengths.pop(request, None)
         return _refusals(found)
 
     def submit_many(self, asks: Sequence[Ask], limit_s: float | None = None) -> list[int]:
@@ -160,6 +165,6 @@ class StepClient(Client):
 
 
 def _refusals(found: Sequence[tuple[Open | Features | Close, Spoken | Pp4Error]]) -> Refusals:
-    """The first refusal of each request."""
+    """Of each request the first, since what follows that is refused for its sake."""
     told = [(one.request, answer) for one, answer in found if isinstance(answer, Pp4Error)]
     return dict(reversed(told))

@@ -25,8 +25,7 @@ def table(**more):
 
 def drafts_of(path, target, patience=PATIENT, **more):
     """Drafts of a worker for a target."""
-    given = {"depth": DEPTH, "vocab": target.vocab, "width": target.width, "slots": target.slots}
-    return Drafts(path, patience=patience, **{**given, **more})
+    return Drafts(path, target, depth=DEPTH, patience=patience, **more)
 
 
 class Served:

@@ -97,7 +97,7 @@ def test_greedy_text_is_the_targets_own_whatever_is_proposed():
         assert engine.counters.accepted == right * engine.counters.drafted_rows
 
 
-@settings(max_examples=20)
+@settings(max_examples=15)
 @given(
     plan=st.lists(
         st.one_of(st.integers(0, 5), st.sampled_from(list(Cause))), min_size=1, max_size=24
@@ -225,6 +225,7 @@ SOUND = Request([1, 2], 4, 0.5, key=1, stop=3)
         ({"temperature": -0.1}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),
         ({"temperature": float("inf")}, "temperature"),
+        ({"temperature": "0"}, "temperature"),
         ({"key": -1}, "key"),
         ({"key": 1 << 64}, "key"),
         ({"stop": 12}, "stop"),

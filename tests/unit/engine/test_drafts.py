@@ -4,15 +4,20 @@ These ranks answer words that are no proposal, so a draft that was asked for and
 what they were given is what the tests look at.
 """
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 
 from pp4.engine.drafting import Cause, Want
 from pp4.engine.drafts import Drafts, Patience
+from pp4.engine.held import Held
 from pp4.errors import BadInputError, Code, Refusal, RefusedError, TimedOutError, WrongError
 from pp4.kernels import dyadic24
+from pp4.verifier.units import Mode
 from tests.unit.processes import LONG, within
-from tests.unit.worker.fronts import LOST, OFFER, WIDTH, Worker
+from tests.unit.worker.fronts import BLOCK, LOST, OFFER, WIDTH, Worker
 
 FIT = OFFER.model_copy(
     update={
@@ -47,9 +52,9 @@ def worker(serve):
 class Asker:
     """Drafts for requests whose rounds and positions are counted here."""
 
-    def __init__(self, path, patience=PATIENT, slots=3, **changes):
-        given = {"depth": 4, "vocab": FIT.vocab, "width": WIDTH, "slots": slots}
-        self.drafts = Drafts(path, patience=patience, **{**given, **changes})
+    def __init__(self, path, patience=PATIENT, **more):
+        target = SimpleNamespace(vocab=FIT.vocab, width=WIDTH, slots=3)
+        self.drafts = Drafts(path, target, depth=4, patience=patience, **more)
         self.round, self.kept, self.told = 0, {}, {}
 
     def __enter__(self):
@@ -69,9 +74,9 @@ class Asker:
         self.kept[slot] += tokens
         self.told[slot] += features.view(torch.int16).numpy().tobytes()
 
-    def draft(self, *slots):
+    def draft(self, *slots, temperature=0.0):
         self.round += 1
-        wants = [Want(slot, self.round, 5, self.kept[slot] + 1, 0.0) for slot in slots]
+        wants = [Want(one, self.round, 5, self.kept[one] + 1, temperature) for one in slots]
         return self.drafts.draft(wants)
 
     def counted(self, name):
@@ -145,6 +150,55 @@ def test_what_the_workers_context_cannot_hold_is_not_sent(worker, asker):
     asker.keep(0, 1)
     assert asker.draft(0, 1) == [Cause.NO_ROOM] * 2
     assert features_at(worker) == [asker.told[0][: 16 * WIDTH * 2]]
+
+
+@pytest.mark.parametrize(
+    ("serves", "asks", "temperature", "mode"),
+    [
+        (True, True, 0.7, Mode.SAMPLED),
+        (True, False, 0.7, Mode.DELTA),
+        (False, True, 0.7, Mode.DELTA),
+        (False, False, 0.7, Mode.DELTA),
+        (True, True, 0.0, Mode.GREEDY_T0),
+        (False, False, 0.0, Mode.GREEDY_T0),
+    ],
+)
+def test_both_switches_have_to_be_on_for_sampled_drafts(serve, serves, asks, temperature, mode):
+    worker, asked = serve(FIT.model_copy(update={"sampled": serves})), []
+
+    def reply(n_out, row):
+        """Token 7, all of q on it where it is sampled."""
+        asked.append(row.sampled)
+        ids, q = np.full((BLOCK, 32), -1, np.int32), np.zeros((BLOCK, 32), np.float32)
+        if row.sampled and serves:
+            ids[:, 0], q[:, 0] = 7, 1
+        tokens, confidence = np.full(BLOCK, 7, np.int32), np.zeros(BLOCK, np.float32)
+        return b"".join(one.tobytes() for one in (ids, q, tokens, confidence))
+
+    worker.ranks._reply = reply
+    with Asker(worker.path, sampled=asks) as asker:
+        asker.open(1, 10, tokens=2)
+        (found,) = asker.draft(1, temperature=temperature)
+    assert (found.mode, found.tokens.tolist()) == (mode, [7] * 4)
+    assert (found.slot, found.round, found.position, found.key) == (1, 1, 3, 110)
+    assert asked == [asks and temperature > 0]
+
+
+@pytest.mark.parametrize(
+    "given", [{"draft_s": 0}, {"exchange_s": float("nan")}, {"retry_steps": 0}]
+)
+def test_patience_has_to_be_some(given):
+    with pytest.raises(BadInputError, match="patience"):
+        Patience(**given)
+
+
+def test_features_are_held_from_any_token_on():
+    held, whole = Held(1, 2), torch.randn(9, WIDTH).bfloat16()
+    for first, end in ((0, 0), (0, 4), (4, 5), (5, 5), (5, 9)):
+        held.keep(whole[first:end])
+    assert held.kept == 9
+    for first in range(9):
+        assert torch.equal(held.since(first), whole[first:])
 
 
 # -- workers that are not there, or not the right ones -----------------------------------------

@@ -17,9 +17,13 @@ from pp4.verifier.units import Mode
 from pp4.worker.client import Ask
 from tests.unit.engine.doubles import TableTarget, greedy
 from tests.unit.engine.served import CONTEXT, DEPTH, VOCAB, WIDTH, table
+from tests.unit.processes import within
 from tests.unit.verifier.chances import ALPHA, chance
 
 PROMPTS = [[3, 1, 4], [1, 5, 9, 2, 6, 5], [7], [0] * 20, [11, 3], [2, 2], [9, 8, 7, 6]]
+
+
+SOON_S = 20.0
 
 
 def modes(rows):
@@ -52,12 +56,15 @@ def test_greedy_text_is_the_targets_own(served):
 def test_a_worker_forgets_what_has_ended(served):
     target = table(slots=2)
     with served.drafts(target) as drafts:
-        before = served.worker.status().counters
         Engine(target, drafts).run([Request(prompt, 5) for prompt in PROMPTS])
         drafts.draft([])
-        after = served.worker.status().counters
-    for name in ("opened", "closed"):
-        assert after[name] - before[name] == len(PROMPTS)
+
+        def forgot():
+            counters = served.worker.status().counters
+            return counters["opened"] == counters["closed"]
+
+        # also what others have left behind, some time
+        assert within(forgot, SOON_S)
 
 
 def test_a_worker_has_every_feature_once(served):
@@ -88,7 +95,7 @@ def test_beyond_the_workers_context_it_goes_on_plainly(served, temperature):
 # -- distributions -----------------------------------------------------------------------------
 
 BINS = 4
-REQUESTS = 1500
+REQUESTS = 1000
 SLOTS = 32
 ANCHOR = 5
 
@@ -158,7 +165,7 @@ def test_sampled_text_has_the_targets_distribution(served, near, sampled, temper
 
 
 def test_so_has_what_is_decoded_plainly(near):
-    found, seen, _ = chance_of(near, None, 1.0)
+    found, seen, _ = chance_of(near, None, 1.0, 3000)
     assert found > ALPHA
     assert seen == {Mode.INACTIVE}
 
@@ -174,6 +181,6 @@ def test_a_verifier_that_accepts_everything_is_caught(served, near, monkeypatch)
 
     monkeypatch.setattr(vectorised, "verify", all_of_it)
     with served.drafts(near, sampled=True) as drafts:
-        found, _, told = chance_of(near, drafts, 1.0, REQUESTS // 4)
+        found, _, told = chance_of(near, drafts, 1.0, 700)
     assert told["accepted"] == told["proposed"]
     assert found < ALPHA

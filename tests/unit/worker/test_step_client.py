@@ -32,7 +32,7 @@ def test_many_requests_are_begun_fed_drafted_and_ended(worker, asker):
     assert asker.open_many({1: 101, 2: 102, 3: 103}) == {}
     given = {one: features_of(one, one) for one in (1, 2, 3)}
     assert asker.features_many({one: (0, bits) for one, bits in given.items()}) == {}
-    asks = [Ask(one, round=7, anchor=5, position=one + 1) for one in (1, 2, 3)]
+    asks = [Ask(one, round=7, anchor=5) for one in (1, 2, 3)]
     for one, ticket in zip((1, 2, 3), asker.submit_many(asks), strict=True):
         found = asker.collect(ticket)
         assert same(found, 4, 100 + one, one + 1, 7, 5, False, given[one].tobytes())
