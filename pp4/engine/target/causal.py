@@ -70,7 +70,7 @@ class CausalTarget:
     def prefill(self, slot: int, tokens: Sequence[int]) -> Tensor:
         """Empty a slot and keep these tokens in it; see the interface."""
         self._check_slot(slot)
-        self._check_tokens(tokens, 0, self.context)
+        self._check_tokens(tokens, 0)
         self._lengths[slot], self._stepped[slot] = 0, None
         parts = [torch.empty((0, self.width), dtype=self._decoder.dtype, device=self._device)]
         for first in range(0, len(tokens), PROJECTED_ROWS):
@@ -87,8 +87,8 @@ class CausalTarget:
             raise BadInputError.of("rows", "at least 1", "0")
         for row in rows:
             self._check_slot(row.slot)
-            room = self.context - self._lengths[row.slot]
-            self._check_tokens(row.tokens, 1, min(self.window, room))
+            _check_number("tokens of a row", len(row.tokens), 1, self.window)
+            self._check_tokens(row.tokens, self._lengths[row.slot])
         slots = [row.slot for row in rows]
         if len(set(slots)) != len(slots):
             raise BadInputError.of("rows", "a slot once", f"slots {slots}")
@@ -133,9 +133,8 @@ class CausalTarget:
     def _check_slot(self, slot: int) -> None:
         _check_number("slot", slot, 0, self.slots - 1)
 
-    def _check_tokens(self, tokens: Sequence[int], least: int, most: int) -> None:
-        if not least <= len(tokens) <= most:
-            raise BadInputError.of("tokens", f"{least} to {most} tokens", str(len(tokens)))
+    def _check_tokens(self, tokens: Sequence[int], before: int) -> None:
+        _check_number("tokens of a sequence", before + len(tokens), 0, self.context)
         for token in tokens:
             _check_number("token", token, 0, self.vocab - 1)
 
