@@ -8,12 +8,11 @@ sequence was cut into windows.  So:
   query looks at all places of the context, those after its own position masked.  A key stands in
   the same column of the scores then, whichever window brought it.  What is masked has the weight 0
   and a finite value, so it changes no sum.
-- The two products of attention are exact, see :mod:`pp4.engine.target.exact`.  Torch's own
-  attention function is not used: how it splits queries is its own matter.
-- On a CPU torch takes what does not fill its vectors one by one, with another exponential.  Which
-  values these are depends on their place and on the number of threads.  So SiLU is taken in
-  float64, where the last bits of 65,536 possible results do not show in BF16.  The softmax works
-  row by row, all rows have one length, and its last bits do not show on the grid of weights.
+- The two products of attention are exact, and so is SiLU as far as it shows, see
+  :mod:`pp4.engine.target.exact`.  Torch's own attention function is not used: how it splits
+  queries is its own matter.
+- The softmax works row by row and all rows have one length; its result is brought to a grid that
+  is far wider than its last bits.
 
 Source: Qwen3 (arXiv 2505.09388), as Hugging Face's ``modeling_qwen3`` computes it in BF16.  Left to
 a library there and decided here: scores and weights are float64, and only what attention found is
@@ -29,7 +28,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from pp4.drafter.backbone import Rotary, normalised
-from pp4.engine.target.exact import WEIGHT_BITS, on_grid
+from pp4.engine.target.exact import WEIGHT_BITS, on_grid, silu
 from pp4.engine.target.weights import TargetWeights
 
 
@@ -152,5 +151,5 @@ class Decoder:
         gate, up, down = (
             self._weights.layer(index, f"mlp.{part}_proj") for part in ("gate", "up", "down")
         )
-        opened = functional.silu(functional.linear(hidden, gate).double()).to(hidden.dtype)
+        opened = silu(functional.linear(hidden, gate))
         return functional.linear(opened * functional.linear(hidden, up), down)
