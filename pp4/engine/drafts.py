@@ -20,7 +20,8 @@ from pp4.engine.counters import DraftCounters
 from pp4.engine.drafting import Cause, Want
 from pp4.engine.held import Held
 from pp4.engine.interface import Target
-from pp4.engine.line import Judged, Line, Patience, Wish
+from pp4.engine.line import Judged, Line, Wish
+from pp4.engine.patience import Patience
 from pp4.errors import BadInputError, Code, Pp4Error, Refusal, RefusedError, TimedOutError
 from pp4.kernels import dyadic24
 from pp4.verifier import slots as mapping

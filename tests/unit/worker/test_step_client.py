@@ -188,6 +188,10 @@ def test_a_block_that_was_given_up_is_judged_too(script, judged):
     script.near.sendall(encode(drafted(kept[0]), bytes(BODY)))
     client.open(2, key=1)
     assert seen == [ASK.round]
+    # it was answered by that, and not a second time
+    again = Refused(sequence=kept[0].sequence, refusal=FULL.refusal.as_dict())
+    script.near.sendall(encode(again))
+    refused(lambda: client.open(3, key=1), Code.BAD_FRAME, WrongError)
 
 
 @pytest.mark.parametrize("sequence", [1, 1 << 40])
