@@ -142,7 +142,25 @@ def sampled_switch(environ: Mapping[str, str] | None = None) -> bool:
     Raises:
         RefusedError: ``BAD_SETTING``, it is set to anything but ``0`` or ``1``, also to nothing.
     """
-    name = SWITCHES[0]
+    return _sampled(SWITCHES[0], environ)
+
+
+def engine_switch(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether ``VLLM_DSPARK_SAMPLED_TOP32`` lets an engine ask a worker for sampled drafts.
+
+    Where it is off, requests above temperature 0 ask for greedy drafts.  It says nothing about
+    what a worker does: that one has a switch of its own.
+
+    Args:
+        environ: the environment to read; that of this process if none is given.
+
+    Raises:
+        RefusedError: ``BAD_SETTING``, as for :func:`sampled_switch`.
+    """
+    return _sampled(SWITCHES[1], environ)
+
+
+def _sampled(name: str, environ: Mapping[str, str] | None) -> bool:
     text = (os.environ if environ is None else environ).get(name)
     if text not in (None, "0", "1"):
         raise _bad(name, "0, 1 or unset", text or "")

@@ -7,7 +7,8 @@
         proposal = client.draft(Ask(1, round=0, anchor=11, temperature=0.7))
 
 Every call has a limit.  A refusal of the worker is raised as the error that it is; an answer that
-does not belong to what was asked ends the connection.
+does not belong to what was asked ends the connection.  :mod:`pp4.worker.step_client` asks for many
+requests at once.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from pp4.wire.drafts import (
     Welcome,
 )
 from pp4.wire.offers import Offer
-from pp4.worker.client_socket import ClientSocket
+from pp4.worker.client_socket import ClientSocket, Judge
 from pp4.worker.front.listening import require_same_user
 from pp4.worker.proposals import Ask, Proposal, feature_bytes, proposal_of
 
@@ -61,14 +62,17 @@ class Client:
     Args:
         connected: a connected stream; closed with the client.
         limit_s: seconds for each call that does not say otherwise.
+        judge: of blocks that come, see :class:`ClientSocket`.
 
     Attributes:
         offer: what the worker can do, once it was greeted.
         depth: positions of each proposal, once it was greeted.
     """
 
-    def __init__(self, connected: socket.socket, limit_s: float = LIMIT_S) -> None:
-        self._talk, self._limit_s = ClientSocket(connected), limit_s
+    def __init__(
+        self, connected: socket.socket, limit_s: float = LIMIT_S, judge: Judge | None = None
+    ) -> None:
+        self._talk, self._limit_s = ClientSocket(connected, judge), limit_s
         self._lengths: dict[int, int] = {}
         self._drafts: dict[int, Draft] = {}
         self._largest_body = 0
@@ -76,7 +80,7 @@ class Client:
         self.depth = 0
 
     @classmethod
-    def unix(cls, path: str | Path, limit_s: float = LIMIT_S) -> Self:
+    def unix(cls, path: str | Path, limit_s: float = LIMIT_S, judge: Judge | None = None) -> Self:
         """Connect to a Unix socket of the same user.
 
         Raises:
@@ -93,7 +97,7 @@ class Client:
         except RefusedError:
             connected.close()
             raise
-        return cls(connected, limit_s)
+        return cls(connected, limit_s, judge)
 
     @classmethod
     def tcp(cls, host: str, port: int, limit_s: float = LIMIT_S) -> Self:
@@ -119,6 +123,11 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.disconnect()
+
+    @property
+    def over(self) -> Pp4Error | None:
+        """Why nothing can be asked any more, None while it can."""
+        return self._talk.over
 
     def disconnect(self) -> None:
         """End the connection, and with it all of its requests."""

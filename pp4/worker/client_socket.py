@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from pp4.clock import Deadline, SystemClock
@@ -18,7 +18,7 @@ from pp4.errors import (
     WrongError,
 )
 from pp4.wire.draft_frames import Bytes, Decoder, Frame, head
-from pp4.wire.drafts import ANSWERS, AnyAnswer, Question, Refused, Spoken
+from pp4.wire.drafts import ANSWERS, AnyAnswer, Drafted, Question, Refused, Spoken
 from pp4.wire.facts import refusal_of
 from pp4.worker.proposals import error_of
 
@@ -26,20 +26,27 @@ _READ: Final = 1 << 18
 _LAST_WORD_S: Final = 1.0
 _SOONEST_S: Final = 0.001
 A = TypeVar("A", bound=Spoken)
+Judge = Callable[[Drafted], bool]
+"""Says of each block, as it comes, whether it may be used; raises where nothing can be trusted."""
 
 
 class ClientSocket:
     """Sends questions, and keeps the answers that come until they are asked for.
 
+    Without a judge the sequence alone says what a block answers: a second block under one sequence
+    ends the conversation, and one that was given up is thrown away.
+
     Args:
         connected: a connected stream; closed with this.
+        judge: looks at every block before its sequence is looked at; what it turns down is dropped
+            and changes nothing, also where it is late or a copy.
 
     Attributes:
         over: why nothing can be asked any more, None while it can.
     """
 
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
+    def __init__(self, connected: socket.socket, judge: Judge | None = None) -> None:
+        self._socket, self._judge = connected, judge
         self._decoder: Decoder[AnyAnswer] = Decoder(ANSWERS)
         self._buffer = bytearray(_READ)
         self._sequence = 0
@@ -105,6 +112,20 @@ class ClientSocket:
         """Whether the answer to a question can still be asked for."""
         return sequence in self._waiting
 
+    def answered(self, sequence: int) -> bool:
+        """Whether the answer to a question that waits is there already."""
+        return sequence in self._waiting and sequence in self._answers
+
+    def look(self) -> None:
+        """Take what has come; waits for no more than a moment.
+
+        Raises:
+            Pp4Error: the conversation is over.
+        """
+        self._require()
+        with contextlib.suppress(TimedOutError):
+            self._receive(Deadline.after(SystemClock(), 0.0))
+
     def give_up(self, sequence: int) -> None:
         """Throw the answer away when it comes."""
         if self._answers.pop(sequence, None) is None and sequence in self._waiting:
@@ -160,12 +181,23 @@ class ClientSocket:
         message = frame.message
         if isinstance(message, Refused) and message.sequence is None:
             raise self._end(error_of(refusal_of(message.refusal)))
-        if message.sequence in self._given_up:
+        if isinstance(message, Drafted) and not self._may_be_used(message):
+            self._given_up.discard(message.sequence)
+        elif message.sequence in self._given_up:
             self._given_up.remove(message.sequence)
         elif message.sequence in self._waiting and message.sequence not in self._answers:
             self._answers[message.sequence] = frame
         else:
             raise self.stranger("sequence", "one that waits", f"{message.sequence}")
+
+    def _may_be_used(self, block: Drafted) -> bool:
+        if self._judge is None:
+            return True
+        try:
+            return self._judge(block)
+        except Pp4Error as error:
+            self._answers.clear()
+            raise self._end(error) from error
 
     def _last_word(self, error: OSError) -> Pp4Error:
         """Why the worker closed, if it said so before."""

@@ -6,38 +6,57 @@ from pathlib import Path
 
 import pytest
 
-from pp4.config import SWITCHES, Service, file_systems, sampled_switch, service
+from pp4.config import (
+    SWITCHES,
+    Service,
+    engine_switch,
+    file_systems,
+    sampled_switch,
+    service,
+)
 from pp4.config.file_systems import file_system, require_local
 from pp4.errors import Code, Exit, RefusedError
 
 SWITCH = "DSPARK_SAMPLED_TOP32"
 
 
-def test_the_switch_is_off_unless_it_is_1():
-    assert sampled_switch({}) is False
-    assert sampled_switch({SWITCH: "0"}) is False
-    assert sampled_switch({SWITCH: "1"}) is True
-    assert SWITCHES[0] == SWITCH
+READERS = [(sampled_switch, SWITCHES[0]), (engine_switch, SWITCHES[1])]
 
 
+def test_each_switch_has_its_own_variable():
+    assert SWITCHES == (SWITCH, "VLLM_DSPARK_SAMPLED_TOP32")
+
+
+@pytest.mark.parametrize(("reader", "name"), READERS)
+def test_a_switch_is_off_unless_it_is_1(reader, name):
+    assert reader({}) is False
+    assert reader({name: "0"}) is False
+    assert reader({name: "1"}) is True
+
+
+@pytest.mark.parametrize(("reader", "name"), READERS)
 @pytest.mark.parametrize("text", ["", " 1", "1 ", "01", "true", "on", "yes", "2", "-1", "\u0661"])
-def test_anything_else_refuses(text):
+def test_anything_else_refuses(reader, name, text):
     with pytest.raises(RefusedError) as caught:
-        sampled_switch({SWITCH: text})
+        reader({name: text})
     refusal = caught.value.refusal
     assert (refusal.code, caught.value.exit) == (Code.BAD_SETTING, Exit.REFUSED)
-    assert SWITCH in refusal.where
-    assert refusal.next == f"unset {SWITCH}"
+    assert name in refusal.where
+    assert refusal.next == f"unset {name}"
 
 
-def test_the_switch_of_the_engine_is_not_ours():
-    assert sampled_switch({SWITCHES[1]: "1"}) is False
-    assert sampled_switch({SWITCHES[1]: "nonsense"}) is False
+@pytest.mark.parametrize(("reader", "name"), READERS)
+def test_neither_looks_at_the_others(reader, name):
+    (other,) = set(SWITCHES) - {name}
+    assert reader({other: "1"}) is False
+    assert reader({other: "nonsense"}) is False
 
 
 def test_the_switch_of_this_process(monkeypatch):
     monkeypatch.setenv(SWITCH, "1")
-    assert sampled_switch() is True
+    assert (sampled_switch(), engine_switch()) == (True, False)
+    monkeypatch.setenv(SWITCHES[1], "1")
+    assert engine_switch() is True
 
 
 @pytest.mark.parametrize(

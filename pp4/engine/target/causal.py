@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from pp4.drafter.backbone import PROJECTED_ROWS
 from pp4.engine.interface import Row, Step
 from pp4.engine.target.decoder import Decoder, Windows
+from pp4.engine.target.exact import on_grid
 from pp4.engine.target.weights import TargetWeights
 from pp4.errors import BadInputError
 
@@ -52,9 +54,7 @@ class CausalTarget:
         self.slots, self.window, self.context = slots, window, context
         self._device = weights.device
         self._decoder = Decoder(weights, tuple(taps), slots, context)
-        # widened once: a step would read it all to widen it again
-        wide = torch.promote_types(weights.head.dtype, torch.float32)
-        self._head = weights.head.to(wide)
+        self._head = on_grid(weights.head)
         self._lengths = [0] * slots
         self._stepped: list[int | None] = [None] * slots
 
@@ -70,7 +70,7 @@ class CausalTarget:
     def prefill(self, slot: int, tokens: Sequence[int]) -> Tensor:
         """Empty a slot and keep these tokens in it; see the interface."""
         self._check_slot(slot)
-        self._check_tokens(tokens, 0, self.context)
+        self._check_tokens(tokens, 0)
         self._lengths[slot], self._stepped[slot] = 0, None
         parts = [torch.empty((0, self.width), dtype=self._decoder.dtype, device=self._device)]
         for first in range(0, len(tokens), PROJECTED_ROWS):
@@ -87,18 +87,18 @@ class CausalTarget:
             raise BadInputError.of("rows", "at least 1", "0")
         for row in rows:
             self._check_slot(row.slot)
-            room = self.context - self._lengths[row.slot]
-            self._check_tokens(row.tokens, 1, min(self.window, room))
+            _check_number("tokens of a row", len(row.tokens), 1, self.window)
+            self._check_tokens(row.tokens, self._lengths[row.slot])
         slots = [row.slot for row in rows]
         if len(set(slots)) != len(slots):
             raise BadInputError.of("rows", "a slot once", f"slots {slots}")
         added = [(row.slot, self._lengths[row.slot], row.tokens) for row in rows]
         windows = self._windows(added, 0, self.slots, self.window)
         hidden, features = self._decoder.run(windows)
-        logits = (hidden.to(self._head.dtype) @ self._head.T).view(self.slots, self.window, -1)
+        logits = (on_grid(hidden) @ self._head.T).float().view(self.slots, self.window, -1)
         for row in rows:
             self._stepped[row.slot] = len(row.tokens)
-        chosen = torch.tensor(slots).to(self._device)
+        chosen = self._moved(slots)
         return Step(logits.index_select(0, chosen), features.index_select(0, chosen))
 
     def keep(self, slot: int, count: int) -> None:
@@ -123,15 +123,18 @@ class CausalTarget:
             tokens[row][:count] = part
             positions[row][:count] = range(start, start + count)
             written[row][:count] = [slot] * count
-        laid = torch.tensor([tokens, positions, written]).to(self._device)
+        laid = self._moved([tokens, positions, written])
         return Windows(laid[0], laid[1], laid[2], first)
+
+    def _moved(self, numbers: Any) -> Tensor:
+        """Nested lists of integers as an int64 tensor on the device, which is not waited for."""
+        return torch.tensor(numbers, dtype=torch.int64).to(self._device, non_blocking=True)
 
     def _check_slot(self, slot: int) -> None:
         _check_number("slot", slot, 0, self.slots - 1)
 
-    def _check_tokens(self, tokens: Sequence[int], least: int, most: int) -> None:
-        if not least <= len(tokens) <= most:
-            raise BadInputError.of("tokens", f"{least} to {most} tokens", str(len(tokens)))
+    def _check_tokens(self, tokens: Sequence[int], before: int) -> None:
+        _check_number("tokens of a sequence", before + len(tokens), 0, self.context)
         for token in tokens:
             _check_number("token", token, 0, self.vocab - 1)
 

@@ -6,16 +6,17 @@ sequence was cut into windows.  So:
 - Every GEMM has the height of all windows together, whatever of them is used.
 - A window's keys and values go into the cache first, each to the place of its position, and every
   query looks at all places of the context, those after its own position masked.  A key stands in
-  the same column of the scores then, whichever window brought it.
-- What is masked has the weight 0 and a finite value, so it changes no sum.
-- On a CPU torch takes what does not fill its vectors one by one, with another exponential.  Which
-  values these are depends on their place and on the number of threads.  So the exponential of
-  SiLU is taken in float64: its last bits do not show in BF16.  The softmax works row by row, and
-  all rows have one length.
+  the same column of the scores then, whichever window brought it.  What is masked has the weight 0
+  and a finite value, so it changes no sum.
+- The two products of attention are exact, and so is SiLU as far as it shows, see
+  :mod:`pp4.engine.target.exact`.  Torch's own attention function is not used: how it splits
+  queries is its own matter.
+- The softmax works row by row and all rows have one length; its result is brought to a grid that
+  is far wider than its last bits.
 
 Source: Qwen3 (arXiv 2505.09388), as Hugging Face's ``modeling_qwen3`` computes it in BF16.  Left to
-a library there and decided here: scores, their softmax and its products are FP32, and are rounded
-once.  torch's own attention function is not used, since its splits of queries are its own matter.
+a library there and decided here: scores and weights are float64, and only what attention found is
+rounded to BF16.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from pp4.drafter.backbone import Rotary, normalised
+from pp4.engine.target.exact import WEIGHT_BITS, on_grid, silu
 from pp4.engine.target.weights import TargetWeights
 
 
@@ -65,16 +67,16 @@ class Decoder:
         self._weights, self._config, self._taps = weights, config, taps
         self._rotary = Rotary(config.head_dim, config.rope_theta, context, like)
         self._places = torch.arange(context, device=like.device)
-        self._wide = torch.promote_types(like.dtype, torch.float32)
         # One slot more takes what padding computes.  Zeros, since what is masked has to be finite.
+        # They are kept as they are multiplied, so that no step has to widen them all again.
         shape = (config.layers, slots + 1, config.kv_heads, context, config.head_dim)
-        self._keys = torch.zeros(shape, dtype=like.dtype, device=like.device)
+        self._keys = torch.zeros(shape, dtype=torch.float64, device=like.device)
         self._values = torch.zeros_like(self._keys)
 
     @property
     def dtype(self) -> torch.dtype:
         """Type of hidden states and features."""
-        return self._keys.dtype
+        return self._weights.embedding.dtype
 
     def run(self, windows: Windows) -> tuple[Tensor, Tensor]:
         """Run windows after what the cache has of their sequences, and put them into it.
@@ -114,8 +116,8 @@ class Decoder:
     def _attention(self, index: int, hidden: Tensor, windows: Windows, later: Tensor) -> Tensor:
         queries = self._turned(index, "q", hidden, windows)
         at = windows.written, slice(None), windows.positions
-        self._keys[index][at] = self._turned(index, "k", hidden, windows)
-        self._values[index][at] = self._heads(index, "v", hidden, windows)
+        self._keys[index][at] = on_grid(self._turned(index, "k", hidden, windows))
+        self._values[index][at] = on_grid(self._heads(index, "v", hidden, windows))
         rows = slice(windows.first, windows.first + len(queries))
         keys, values = self._keys[index, rows], self._values[index, rows]
         found = self._attended(queries, keys, values, later)
@@ -138,11 +140,10 @@ class Decoder:
         rows, window, heads, width = queries.shape
         shared = keys.shape[1]
         grouped = queries.view(rows, window, shared, -1, width).permute(0, 2, 3, 1, 4)
-        scaled = grouped.to(self._wide).reshape(rows, shared, -1, width) * width**-0.5
-        scores: Tensor = scaled @ keys.to(self._wide).mT
-        apart = scores.view(rows, shared, -1, window, scores.shape[-1])
+        scores: Tensor = on_grid(grouped).reshape(rows, shared, -1, width) @ keys.mT
+        apart = (scores * width**-0.5).view(rows, shared, -1, window, scores.shape[-1])
         apart = apart.masked_fill(later[:, None, None], float("-inf"))
-        found = apart.softmax(-1).view_as(scores) @ values.to(self._wide)
+        found = on_grid(apart.softmax(-1), WEIGHT_BITS).view_as(scores) @ values
         beside = found.view(rows, shared, -1, window, width).permute(0, 3, 1, 2, 4)
         return beside.reshape(rows * window, heads * width).to(queries.dtype)
 
@@ -150,5 +151,5 @@ class Decoder:
         gate, up, down = (
             self._weights.layer(index, f"mlp.{part}_proj") for part in ("gate", "up", "down")
         )
-        opened = functional.silu(functional.linear(hidden, gate).double()).to(hidden.dtype)
+        opened = silu(functional.linear(hidden, gate))
         return functional.linear(opened * functional.linear(hidden, up), down)

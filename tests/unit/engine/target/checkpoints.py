@@ -64,9 +64,12 @@ def random_tensors(config, seed=0):
     for one in wanted(config).values():
         if not one.required:
             continue
-        values = torch.randn(one.shape, generator=state) * 0.5
+        values = torch.randn(one.shape, generator=state)
         if "norm" in one.name:
-            values = values * 0.2 + 1
+            values = values * 0.1 + 1
+        elif "embed" not in one.name:
+            # products keep a deviation of about 1 from layer to layer
+            values = values / one.shape[-1] ** 0.5
         made[one.name] = values.to(torch.bfloat16)
     return made
 

@@ -1,0 +1,13 @@
+"""A real worker without a kernel, for the tests of this directory that need one."""
+
+import pytest
+
+from tests.unit.engine.served import Served
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A worker that samples, of a drafter with few tokens, so that a target agrees by chance."""
+    made = Served(tmp_path_factory.mktemp("engine"))
+    yield made
+    made.close()

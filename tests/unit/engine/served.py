@@ -1,0 +1,63 @@
+"""A worker process for an engine: the exact reference in the place of the kernel, few tokens."""
+
+from dataclasses import replace
+
+from pp4.drafter.checkpoint import synthetic
+from pp4.engine.drafts import Drafts, Patience
+from tests.faults.workers import Worker
+from tests.unit.engine.doubles import TableTarget
+from tests.unit.processes import LONG
+from tests.unit.worker import drafters
+
+VOCAB = 12
+SMALL = replace(drafters.SMALL, vocab=VOCAB, draft_vocab=VOCAB, mask_token=VOCAB - 1)
+WIDTH = SMALL.feature_width
+CONTEXT = 64
+DEPTH = 5
+PATIENT = Patience(draft_s=LONG, exchange_s=LONG, retry_steps=3)
+"""Only a hang takes as long."""
+
+
+def table(**more):
+    """A target that the worker's drafter fits."""
+    return TableTarget(VOCAB, WIDTH, **{"context": CONTEXT, **more})
+
+
+def drafts_of(path, target, patience=PATIENT, **more):
+    """Drafts of a worker for a target."""
+    return Drafts(path, target, depth=DEPTH, patience=patience, **more)
+
+
+class Served:
+    """A worker from its start to its end, and perhaps the next on its socket.
+
+    Args:
+        directory: for all that it writes.
+        config: of its drafter.
+        context: tokens of a request.
+    """
+
+    def __init__(self, directory, config=SMALL, context=CONTEXT):
+        self._drafter, self._context, self.worker = directory / "drafter", context, None
+        self.socket = directory / "s"
+        synthetic.write(self._drafter, config)
+        self.start(directory / "worker")
+
+    def start(self, directory):
+        """Start a worker, whatever became of the last, and wait until it serves; -> it."""
+        self.close()
+        given = {"batches": (4, 32), "slots": 64, "context": self._context}
+        self.worker = Worker(directory, self._drafter, socket=self.socket, **given)
+        try:
+            return self.worker.serving()
+        except BaseException:
+            self.close()
+            raise
+
+    def drafts(self, target, patience=PATIENT, **more):
+        """Drafts of it for a target."""
+        return drafts_of(self.socket, target, patience, **more)
+
+    def close(self):
+        if self.worker is not None:
+            self.worker.close()
