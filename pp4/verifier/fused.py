@@ -6,7 +6,6 @@ second decides a row from these and reads one tile again, the one that its last 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -116,34 +115,58 @@ def launch(
             streams' own where there is none.
         tiling: of the distributions.
     """
-    count, places, vocabulary = target.shape
-    tiles = -(-vocabulary // tiling.tile)
-    sums, keys = target.new_empty((2, count * places * tiles), dtype=torch.int64)
+    sums, keys = scan(target, batch.mode, tiling)
     given = _given(batch, target.device)
-    found = {"p_ptr": target, "sums_ptr": sums, "keys_ptr": keys}
-    strides = {"row_stride": target.stride(0), "place_stride": target.stride(1)}
-    columns.scanned[(count * places * tiles,)](
-        **_only(columns.POINTERS, {**found, **given}),
-        vocabulary=vocabulary,
-        places=places,
-        tiles=tiles,
-        **strides,
-        **_scanning(tiling, _is_wide(target)),
-    )
-    written = {
+    tensors = {
+        "p_ptr": target,
+        "sums_ptr": sums,
+        "keys_ptr": keys,
+        **given,
         "words_ptr": given["key_ptr"] if scripted is None else scripted,
         "accepted_ptr": verdicts.accepted,
         "emitted_ptr": verdicts.tokens,
         "error_ptr": verdicts.error,
     }
+    count, places, vocabulary = target.shape
     rows.finished[(count,)](
-        **_only(rows.POINTERS, {**found, **given, **written}),
+        **{name: tensors[name] for name in rows.POINTERS},
         vocabulary=vocabulary,
         depth=places - 1,
-        tiles=tiles,
-        **strides,
+        tiles=sums.shape[2],
+        row_stride=target.stride(0),
+        place_stride=target.stride(1),
         **_finishing(tiling, places - 1, scripted is not None),
     )
+
+
+def scan(target: Tensor, mode: Tensor, tiling: Tiling = TILING) -> tuple[Tensor, Tensor]:
+    """Launch the first kernel.
+
+    Args:
+        target: as for :func:`verify`.
+        mode: ``[B]`` int32.
+        tiling: of the distributions.
+
+    Returns:
+        Sums of floors and words of the largest ones, int64 ``[B, n + 1, tiles]``; nothing is
+        written for an inactive row.
+    """
+    count, places, vocabulary = target.shape
+    tiles = -(-vocabulary // tiling.tile)
+    sums, keys = target.new_empty((2, count, places, tiles), dtype=torch.int64)
+    columns.scanned[(count * places * tiles,)](
+        p_ptr=target,
+        mode_ptr=mode.contiguous(),
+        sums_ptr=sums,
+        keys_ptr=keys,
+        vocabulary=vocabulary,
+        places=places,
+        tiles=tiles,
+        row_stride=target.stride(0),
+        place_stride=target.stride(1),
+        **_scanning(tiling, _is_wide(target)),
+    )
+    return sums, keys
 
 
 def prime(
@@ -203,10 +226,6 @@ def _given(batch: Batch, device: torch.device) -> dict[str, Tensor]:
             where = name.removesuffix("_ptr")
             raise BadInputError.of(where, f"on {device}, as the target", str(tensor.device))
     return {name: tensor.contiguous() for name, tensor in given.items()}
-
-
-def _only(names: list[str], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensors[name] for name in names}
 
 
 def _is_wide(target: Tensor) -> bool:

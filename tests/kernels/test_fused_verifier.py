@@ -1,6 +1,7 @@
 """The verifier's kernels give what torch's operators give, in every member, for whatever comes."""
 
 import dataclasses
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -31,17 +32,24 @@ TILINGS = (TINY, Tiling(tile=64, part=64, tiles=16), fused.TILING)
 seeds = st.integers(0, 2**32)
 
 
+@contextmanager
+def filled():
+    """Let torch fill what it allocates: an int64 is the largest there is."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def launched(target, batch, given_words=None, tiling=TINY):
     """Verdicts of the kernels; whatever they do not write, scratch included, holds poison."""
     count, places, _ = target.shape
     shapes = ((count,), (count, places), (count,))
     found = Verdicts(*(torch.full(shape, POISON, dtype=torch.int32) for shape in shapes))
     scripted = None if given_words is None else fused._scripted(given_words)
-    torch.use_deterministic_algorithms(True)  # what is allocated is filled
-    try:
+    with filled():
         fused.launch(target, batch, found, scripted, tiling)
-    finally:
-        torch.use_deterministic_algorithms(False)
     return found
 
 
@@ -159,6 +167,32 @@ def test_what_a_sum_is_off_goes_to_the_largest(seed, factor):
     agrees(target, stacked(case.proposals, 2), case.words())
 
 
+# -- the scan --------------------------------------------------------------------------------
+
+
+def test_tiles_hold_exact_sums_and_the_first_largest():
+    p = torch.from_numpy(
+        np.stack([any_probabilities(np.random.default_rng(i), 150) for i in (1, 5)])
+    )
+    with filled():
+        sums, keys = fused.scan(p[:, None], torch.tensor([1, 3], dtype=torch.int32), TINY)
+    for row in range(2):
+        weights = [int(one * 2**48) for one in p[row].tolist()]
+        tiles = [weights[first : first + 16] for first in range(0, 150, 16)]
+        assert sums[row, 0].tolist() == [sum(tile) for tile in tiles]
+        first = [tile.index(max(tile)) for tile in tiles]
+        words_ = [max(tile) * 16 + 15 - at for tile, at in zip(tiles, first, strict=True)]
+        assert keys[row, 0].tolist() == words_
+
+
+def test_a_row_without_a_proposal_is_not_read():
+    with filled():
+        found = fused.scan(torch.zeros(2, 2, 40), torch.tensor([0, 2], dtype=torch.int32), TINY)
+    for one in found:
+        assert set(one[0].flatten().tolist()) == {2**63 - 1}
+        assert 2**63 - 1 not in one[1].flatten().tolist()
+
+
 # -- rows that are masked ---------------------------------------------------------------------
 
 
@@ -214,7 +248,8 @@ UNSOUND = [np.nan, -1e-9, -np.inf, np.inf, 1.5, 2.0, 1e30, -1e-45]
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_row_without_a_distribution_is_masked(value, dtype):
     batch = stacked([proposal(Mode.DELTA, None, [1, 2], 40)] * 5, 2)
-    p = torch.full((5, 3, 40), 1 / 40, dtype=dtype)
+    p = torch.zeros(5, 3, 40, dtype=dtype)
+    p[:, :, 20] = 1  # without the one that is none, the others are a distribution
     for row, (place, tokens) in enumerate([(0, 0), (1, 17), (2, 39), (0, slice(None))], 1):
         p[row, place, tokens] = value
     assert agrees(p, batch).error.tolist() == [0] + [Flaw.TARGET] * 4
