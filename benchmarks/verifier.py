@@ -24,7 +24,7 @@ from pp4.kernels.vectorised_rows import allocate, draw
 from pp4.verifier import fused, vectorised
 from pp4.verifier.batch import Batch
 from pp4.verifier.flaws import Flaw
-from pp4.verifier.units import Mode
+from pp4.verifier.units import MAX_VOCABULARY, Mode
 from pp4.verifier.vectorised import Verdicts
 
 SHAPES = ((64, 5, 151936), (64, 5, 129280), (8, 5, 151936), (1, 5, 151936))
@@ -83,6 +83,16 @@ def damaged(target, batch):
     return target, batch
 
 
+def members(verdicts):
+    return {one.name: getattr(verdicts, one.name) for one in dataclasses.fields(verdicts)}
+
+
+def unequal(found, expected):
+    """Names of the members that differ."""
+    theirs = members(expected)
+    return [name for name, one in members(found).items() if not torch.equal(one, theirs[name])]
+
+
 def differences(shape, dtype, device):
     """Members of verdicts that the two paths do not have in common; and what was verified."""
     wrong, seen = [], set()
@@ -91,9 +101,8 @@ def differences(shape, dtype, device):
         if harm:
             target, batch = damaged(target, batch)
         found, expected = (path(target, batch) for path in PATHS.values())
-        for one in dataclasses.fields(Verdicts):
-            if not torch.equal(getattr(found, one.name), getattr(expected, one.name)):
-                wrong.append(f"{shape} {dtype} seed {seed}: {one.name}")
+        for name in unequal(found, expected):
+            wrong.append(f"{shape} {dtype} seed {seed}: {name}")
         columns = (batch.mode.tolist(), found.accepted.tolist(), found.error.tolist())
         seen |= set(zip(*columns, strict=True))
     return wrong, seen
@@ -188,6 +197,24 @@ def measured(shape, asked, rate, device):
     return line
 
 
+def swept(shape, asked, device):
+    """Graphs of other tilings, each equal to the one in use."""
+    target, batch = inputs(shape, 0, (Mode.SAMPLED,), device)
+    expected = vectorised.verify(target, batch)
+    for tile, scan_warps, row_warps in itertools.product((2048, 4096), (4, 8), (2, 4, 8)):
+        tiling = fused.Tiling(tile, 64, MAX_VOCABULARY // tile, scan_warps, row_warps)
+        found = Verdicts(*(torch.full_like(one, 77) for one in members(expected).values()))
+
+        def launch(target, batch, tiling=tiling, found=found):
+            fused.launch(target, batch, found, None, tiling)
+
+        graph, _ = captured(launch, target, batch)
+        line = {"shape": shape, "tile": tile, "warps": (scan_warps, row_warps)}
+        line["graph"] = on_device([graph.replay], asked.times)
+        line["wrong"] = unequal(found, expected)
+        print(json.dumps(line), flush=True)
+
+
 def table(lines):
     """The lines as Markdown."""
     print("\n| B, n, V | bound | graph | p99 | eager | p99 | torch: graph | eager | MiB, torch's |")
@@ -208,6 +235,7 @@ def table(lines):
 def parsed():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=300, help="of each measurement, 200 or more")
+    parser.add_argument("--sweep", action="store_true", help="time other tilings as well")
     return parser.parse_args()
 
 
@@ -264,7 +292,9 @@ def main():
     print(f"slower than wanted: {slow or 'nothing'}")
     for shape in SHAPES:
         alone = shares(*inputs(shape, 0, (Mode.SAMPLED,), device))
-        print(json.dumps({"shape": shape, "kernels_us": alone}))
+        print(json.dumps({"shape": shape, "kernels_us": alone}), flush=True)
+    for shape in SHAPES if asked.sweep else ():
+        swept(shape, asked, device)
     return 2 if slow else 0
 
 

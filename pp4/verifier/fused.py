@@ -25,7 +25,6 @@ MAX_DEPTH: Final = 31
 """Deeper blocks would not fit the registers of one program."""
 ALIGNMENT: Final = 16
 """Of a target that is read 16 bytes at once: its address, and in elements its strides and V."""
-_WARPS: Final = {"num_warps": 4, "enable_fp_fusion": False}
 _KINDS: Final = {torch.float32: "*fp32", torch.float64: "*fp64"}
 _TYPES: Final = {
     "sums_ptr": "*i64",
@@ -52,11 +51,15 @@ class Tiling:
         tile: ids that one program scans, at most 2**12.
         part: ids that are looked at one by one in the end, a divisor of ``tile``.
         tiles: that a distribution has at most.
+        scan_warps: of a program of the scan.
+        row_warps: of the program of a row.
     """
 
     tile: int = 4096
     part: int = 64
     tiles: int = MAX_VOCABULARY // 4096
+    scan_warps: int = 4
+    row_warps: int = 4
 
 
 TILING: Final = Tiling()
@@ -234,7 +237,7 @@ def _is_wide(target: Tensor) -> bool:
 
 
 def _scanning(tiling: Tiling, wide: bool) -> dict[str, Any]:
-    return {"TILE": tiling.tile, "WIDE": wide, **_WARPS}
+    return {"TILE": tiling.tile, "WIDE": wide, **_options(tiling.scan_warps)}
 
 
 def _finishing(tiling: Tiling, depth: int, scripted: bool) -> dict[str, Any]:
@@ -244,5 +247,9 @@ def _finishing(tiling: Tiling, depth: int, scripted: bool) -> dict[str, Any]:
         "TILE": tiling.tile,
         "PART": tiling.part,
         "SCRIPTED": scripted,
-        **_WARPS,
+        **_options(tiling.row_warps),
     }
+
+
+def _options(warps: int) -> dict[str, Any]:
+    return {"num_warps": warps, "enable_fp_fusion": False}
