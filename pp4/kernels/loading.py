@@ -23,6 +23,7 @@ _DTYPES = {
     "*i32": torch.int32,
     "*i64": torch.int64,
     "*fp32": torch.float32,
+    "*fp64": torch.float64,
 }
 
 

@@ -1,9 +1,12 @@
-"""The exact verifier over whole batches, in torch, on the device where the tensors lie.
+"""The exact verifier over whole batches, on the device where the tensors lie.
 
 :mod:`pp4.verifier.reference` says what is right, one proposal at a time; this module gives the same
 tokens, and its tests compare both by ``==``.  Floats are seen once, where probabilities become
 integers.  No step leaves int64: products are split, and sums stay below 2**63.  Nothing is read
 back to the host, no shape depends on a value, and no loop is over rows.
+
+On a GPU the kernels of :mod:`pp4.verifier.fused` do it; torch's operators are what these have to
+equal, and what runs elsewhere.
 """
 
 from __future__ import annotations
@@ -122,14 +125,28 @@ def verify(target: Tensor, batch: Batch, words: Words | None = None) -> Verdicts
         words: where words come from; the requests' own streams unless a test says otherwise.
 
     Returns:
-        The verdicts.  Besides ``target``, about 40 bytes are alive for each of B * V.
+        The verdicts.
 
     Raises:
         BadInputError: a dtype or shape does not fit.
     """
     count, depth = batch.check()
     _require_target(target, count, depth)
-    vocabulary = target.shape[2]
+    if target.is_cuda:
+        # Triton is needed here alone, and there is none for every machine that has torch
+        from pp4.verifier import fused
+
+        if fused.takes(target, depth):
+            return fused.verify(target, batch, words)
+    return by_operators(target, batch, words)
+
+
+def by_operators(target: Tensor, batch: Batch, words: Words | None = None) -> Verdicts:
+    """Verify by torch's operators alone, on any device; arguments as for :func:`verify`, checked.
+
+    Besides ``target``, about 40 bytes are alive for each of B * V.
+    """
+    depth, vocabulary = batch.tokens.shape[1], target.shape[2]
     error = flaws(batch, vocabulary)
     # a row with a flaw is computed as an inactive one: its ids may not be looked up
     mode = torch.where(error == 0, batch.mode, int(Mode.INACTIVE))

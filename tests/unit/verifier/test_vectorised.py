@@ -194,6 +194,7 @@ def test_no_value_is_read_back():
 
 @pytest.mark.gpu
 def test_a_gpu_gives_the_same_without_waiting_for_the_host():
+    """By the operators; tests/kernels has the kernels."""
     for proposals, p in (sound_case(), large()):
         p = torch.as_tensor(p)
         expected = vectorised.verify(p, stacked(proposals, 2))
@@ -201,7 +202,7 @@ def test_a_gpu_gives_the_same_without_waiting_for_the_host():
         before = torch.cuda.get_sync_debug_mode()
         torch.cuda.set_sync_debug_mode("error")
         try:
-            found = vectorised.verify(there, batch)
+            found = vectorised.by_operators(there, batch)
         finally:
             torch.cuda.set_sync_debug_mode(before)
         for one in dataclasses.fields(found):
