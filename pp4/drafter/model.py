@@ -74,10 +74,7 @@ class Drafter:
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
     def base_into(self, out: Tensor, hidden: Tensor, head: Tensor) -> None:
-        """Base logits of some columns into a buffer: on a CPU bit for bit :meth:`base`'s.
-
-        A GPU's library chooses a GEMM by the strides of its output as well, so there they may round
-        otherwise; the same buffer gets the same bits every time.
+        """Base logits of some columns, bit for bit :meth:`base`'s, into a buffer.
 
         Args:
             out: ``[B, n_out, columns]`` BF16; rows may lie apart, all by the same stride.

@@ -102,6 +102,8 @@ def packed(drafter, rows):
         if row is None:
             continue
         record["slot"][place], record["length"][place] = drafter.cache.place(row.request)
+        # features that came are kept: a test that asks for fewer would ask for something else
+        assert record["length"][place] == row.length, row
         for name in ("anchor", "mode", "position", "round", "key"):
             record[name][place] = getattr(row, name)
     return torch.from_numpy(np.frombuffer(record.tobytes(), "<i4").copy())
@@ -138,16 +140,9 @@ def base_of(config: DrafterConfig, rows, n_out, device="cpu"):
     return hidden, torch.cat(logits, dim=-1)
 
 
-def own_base(drafter, n_out, batch):
-    """Base logits ``[B, n, V]`` that a drafter's last block ran on."""
-    stage = drafter._stages[batch, n_out]
-    return torch.cat([stage.columns(place).base for place in range(len(stage.shards))], dim=-1)
-
-
-def expected(config, rows, n_out, logits=None):
-    """Outputs by the exact reference, over base logits that are computed apart or given."""
-    if logits is None:
-        _, logits = base_of(config, rows, n_out)
+def expected(config, rows, n_out, device="cpu"):
+    """Outputs by the exact reference, over base logits that are computed apart."""
+    _, logits = base_of(config, rows, n_out, device)
     tensors = random_tensors(config)
     w1, w2 = (tensors[f"markov_head.markov_{one}.weight"].float().numpy() for one in ("w1", "w2"))
     requests = [

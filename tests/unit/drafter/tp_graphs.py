@@ -17,17 +17,15 @@ from tests.unit.drafter.drafting import (
     PADDING,
     WIDE,
     Row,
-    base_of,
     draft,
     expected,
-    own_base,
     solo,
 )
 
 BATCHES = (
     (Row(0, 7, 3), PADDING, Row(1, 2, 9, GREEDY)),
     (Row(0, 7, 3, GREEDY), Row(1, 2, 9, GREEDY), Row(2, 0, 90, GREEDY)),
-    (Row(3, 20, 149), Row(1, 2, 9, GREEDY), Row(0, 8, 5)),
+    (Row(3, 20, 149), Row(1, 2, 9, GREEDY), Row(0, 7, 5)),
 )
 MEMBERS = ("ids", "q", "token", "error")
 
@@ -60,12 +58,7 @@ def check(config, n_out, device):
     for rounds, rows in enumerate(BATCHES * 2, 1):
         rows = [row and replace(row, round=rounds) for row in rows]
         captured, found, tail = draft(drafter, n_out, rows)
-        logits = own_base(drafter, n_out, len(rows))
-        # a GPU's GEMM may round otherwise where its output lies otherwise: the selection is exact,
-        # what it selects from is not
-        _, plain = base_of(config, rows, n_out, device)
-        torch.testing.assert_close(logits, plain, rtol=2**-6, atol=2**-5)
-        wanted = expected(config, rows, n_out, logits)
+        wanted = expected(config, rows, n_out, device)
         greedy = captured.path == "original"
         for name in MEMBERS[2:] if greedy else MEMBERS:
             used = found[name][:, :n_out]
