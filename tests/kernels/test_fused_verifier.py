@@ -20,11 +20,12 @@ from pp4.verifier.reference import quantised
 from pp4.verifier.reference import verify as exactly
 from pp4.verifier.units import Mode
 from pp4.verifier.vectorised import Verdicts
+from pp4.verifier.words import Words
 from tests.kernels import compiling
 from tests.kernels.drivers import said
-from tests.unit.verifier.cases import MODES, any_fields, any_probabilities, proposal
+from tests.unit.verifier.cases import MODES, WORD, any_fields, any_probabilities, proposal
 from tests.unit.verifier.test_masks import DAMAGE
-from tests.unit.verifier.test_vectorised import any_case, check, large, sound_case
+from tests.unit.verifier.test_vectorised import any_case, check, halves, large, sound_case
 
 POISON = 0x5A5A5A5A
 TINY = Tiling(tile=16, part=4, tiles=64)
@@ -69,7 +70,7 @@ def agrees(target, batch, given_words=None, tiling=TINY):
 # -- whatever comes -------------------------------------------------------------------------
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     seeds,
     st.integers(1, 7),
@@ -88,19 +89,16 @@ def test_any_batch(seed, depth, vocabulary, dtype, tiling):
             check(found, row, exactly(one, [quantised(column) for column in case.p[row]], script))
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_many_tiles(seed):
-    case = any_case(seed, 4, 2, 1000 + seed, np.float32)
-    target, batch = torch.from_numpy(case.p), stacked(case.proposals, 2)
-    agrees(target, batch, case.words())
-    agrees(target, batch, None, fused.TILING)
+def test_many_tiles():
+    case = any_case(4, 3, 1, 1001, np.float32)
+    agrees(torch.from_numpy(case.p), stacked(case.proposals, 1), case.words())
 
 
 def test_every_end_is_reached():
     wanted = {(mode, accepted) for mode in MODES for accepted in range(3)}
     seen = set()
     for seed in range(100):
-        case = any_case(seed, 6, 2, 40, np.float64)
+        case = any_case(seed, 6, 2, 17, np.float64)
         target, batch = torch.from_numpy(case.p), stacked(case.proposals, 2)
         expected = vectorised.by_operators(target, batch, case.words())
         ends = set(zip(batch.mode.tolist(), expected.accepted.tolist(), strict=True))
@@ -167,6 +165,15 @@ def test_what_a_sum_is_off_goes_to_the_largest(seed, factor):
     agrees(target, stacked(case.proposals, 2), case.words())
 
 
+@pytest.mark.parametrize("mode", [Mode.SAMPLED, Mode.DELTA])
+def test_what_goes_to_the_largest_is_taken_with_it(mode):
+    p = torch.zeros(1, 2, 20)
+    p[:, :, [3, 7]] = 0.5 - 2.0**-16
+    batch = stacked([proposal(mode, [{3: 1 << 24}], [3], 20)], 1)
+    found = agrees(p, batch, Words(halves([[WORD - 1]]), halves([[0, 0]])))
+    assert found.tokens.tolist() == [[7, -1]]
+
+
 # -- the scan --------------------------------------------------------------------------------
 
 
@@ -215,7 +222,7 @@ def test_a_counter_that_does_not_fit(name, word):
     assert agrees(torch.from_numpy(p), batch).error.tolist() == [0, flaw, 0]
 
 
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(seeds)
 def test_any_damage(seed):
     random = np.random.default_rng(seed)
@@ -298,10 +305,11 @@ def test_nothing_left_after_a_rejection_is_an_internal_error(monkeypatch):
     proposals, p = sound_case()
     p[1] = 0
     p[1][:, [7, 2, 9]] = [0.5, 0.25, 0.25]
-    monkeypatch.setattr(words, "accepts", lambda u, weight, tickets: weight != weight)
+    # the first token of a row and not the second
+    monkeypatch.setattr(words, "accepts", lambda u, weight, tickets: tickets > 1 << 22)
     found = launched(torch.from_numpy(p), stacked(proposals, 2))
     assert found.error.tolist() == [0, Flaw.RESIDUAL, 0]
-    assert found.accepted.tolist() == [0, 0, 0]
+    assert found.accepted.tolist() == [1, 0, 1]
     assert found.tokens[1].tolist() == [-1] * 3
 
 
@@ -384,7 +392,7 @@ found["loaded"], found["launched"] = [name for name, _, _ in loaded], len(launch
 
 allow = forbid_compilation(note)
 driver.current = 1
-for count, depth, vocabulary in ((1, 5, 160), (3, 4, 151936), (2, 6, 31), (2, 5, 1 << 18)):
+for count, depth, vocabulary in ((1, 5, 160), (3, 4, 1008), (2, 6, 31), (1, 7, 1 << 18)):
     batch = stacked([None] * count, depth)
     room = torch.zeros(count * (depth + 1) * vocabulary + 1)
     for first in (0, 1):
