@@ -1,8 +1,8 @@
 """Held-out documents of the mini pair as token ids: what ``pp4 replay make-heldout`` takes.
 
-``python -m examples.mini.documents --text DIR --out FILE`` takes the held-out files of the text that
-the pair was trained on, one document for each file.  ``--every`` takes all files of a directory
-whose text the pair has never seen, for instance that of the standard library's own tests.
+``python -m examples.mini.documents --text DIR --out FILE`` takes the held-out files of the text
+that the pair was trained on, one document for each file.  ``--every`` takes all files of a
+directory whose text the pair has never seen, for instance the standard library's own tests.
 """
 
 from __future__ import annotations
