@@ -1,0 +1,124 @@
+"""The mini pair decodes on one GPU: plainly, with greedy drafts and with sampled ones.
+
+``python -m benchmarks.engine`` starts a solo worker on the first GPU, which no receipt allows
+(``tests.faults.unjudged``), and decodes the documents of ``examples/mini/heldout.safetensors`` from
+their middles on, several keys each.  At T = 0 every text has to equal plain decoding's first.  One
+JSON document per line.  Seconds are those of a reference engine; what they compare is one run.
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from pp4.engine.decoding import Engine
+from pp4.engine.drafts import Drafts
+from pp4.engine.replay.reading import read_heldout
+from pp4.engine.requests import Request
+from pp4.engine.target.causal import CausalTarget
+from pp4.engine.target.load import load
+from pp4.worker.gpus import read_gpus
+from tests.faults.workers import Worker
+
+MINI = Path(__file__).parents[1] / "examples" / "mini"
+TAPS, DEPTH, CONTEXT = (0, 1, 3), 5, 512
+TEMPERATURES = (0.0, 0.7, 1.0)
+WAYS = {"plain": None, "off": False, "on": True}
+
+
+def requests_of(temperature, keys, limit):
+    """Requests over every document, each with keys of its own."""
+    held = read_heldout(MINI / "heldout.safetensors")
+    starts, tokens = held.starts.tolist(), held.tokens.tolist()
+    prompts = [tokens[first : (first + last) // 2] for first, last in itertools.pairwise(starts)]
+    return [
+        Request(prompt, limit, temperature, 1000 * number + key)
+        for number, prompt in enumerate(prompts)
+        for key in range(keys)
+    ]
+
+
+def decoded(target, socket, requests, sampled):
+    """Decode; -> (texts, facts of it)."""
+    drafts = None if sampled is None else Drafts(socket, target, depth=DEPTH, sampled=sampled)
+    engine = Engine(target, drafts)
+    numbers = [engine.submit(request) for request in requests]
+    began, steps = time.monotonic(), []
+    for step in engine.steps():
+        steps.append(step)
+    seconds = time.monotonic() - began
+    if drafts is not None:
+        drafts.disconnect()
+    texts = {one.request: one.tokens for step in steps for one in step.finished}
+    counted = engine.as_dict()
+    rows = counted["drafted_rows"] + counted["plain_rows"]
+    milliseconds = {
+        name: round(statistics.median(getattr(step, f"{name}_s") for step in steps) * 1e3, 3)
+        for name in ("draft", "target", "verify")
+    }
+    facts = {
+        "rows": rows,
+        "tokens": counted["tokens"],
+        "tokens_per_row": round(counted["tokens"] / rows, 4),
+        "accepted_per_draft": round(counted["accepted"] / max(1, counted["drafted_rows"]), 4),
+        "steps": counted["steps"],
+        "seconds": round(seconds, 3),
+        "tokens_per_second": round(counted["tokens"] / seconds),
+        "median_ms_of_a_step": milliseconds,
+        "plain_rows": {k: v for k, v in counted.items() if k.startswith("plain_") and v},
+    }
+    return [texts[number] for number in numbers], facts
+
+
+def run(given, socket, target):
+    wrong = []
+    for temperature in TEMPERATURES:
+        plain = None
+        for way, sampled in WAYS.items():
+            requests = requests_of(temperature, given.keys, given.tokens)
+            texts, facts = decoded(target, socket, requests, sampled)
+            plain = texts if way == "plain" else plain
+            if temperature == 0 and texts != plain:
+                wrong.append(f"{way}: another text than plain decoding's at T = 0")
+            print(json.dumps({"temperature": temperature, "drafts": way, **facts}), flush=True)
+    print(json.dumps({"wrong": wrong}))
+    return 1 if wrong else 0
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keys", type=int, default=4, help="requests of a document")
+    parser.add_argument("--tokens", type=int, default=128, help="new tokens of a request")
+    parser.add_argument("--slots", type=int, default=8)
+    parser.add_argument(
+        "--device", choices=("gpu", "reference"), default="gpu", help="reference times nothing"
+    )
+    given = parser.parse_args(arguments)
+    if given.device == "gpu" and not torch.cuda.device_count():
+        print("engine: no GPU here; nothing can be measured", file=sys.stderr)
+        return 3
+    settings = {"device": given.device, "batches": (given.slots,), "context": CONTEXT}
+    settings |= {"depths": (DEPTH,), "slots": 4 * given.slots, "solo": True}
+    if given.device == "gpu":
+        settings |= {"gpus": (read_gpus().gpus[0].uuid,), "cache_mib": 1}
+    weights = load(MINI / "target", "cuda" if given.device == "gpu" else "cpu")
+    window = DEPTH + 1
+    target = CausalTarget(weights, taps=TAPS, slots=given.slots, window=window, context=CONTEXT)
+    with tempfile.TemporaryDirectory(prefix="pp4-engine-") as name:
+        worker = Worker(
+            Path(name) / "w", MINI / "drafter", program="tests.faults.unjudged", **settings
+        )
+        try:
+            return run(given, worker.serving().socket, target)
+        finally:
+            worker.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
