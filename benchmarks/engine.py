@@ -84,10 +84,11 @@ def run(given, socket, target):
             requests = requests_of(temperature, given.keys, given.tokens)
             texts, facts = decoded(target, socket, requests, sampled)
             plain = texts if way == "plain" else plain
-            if temperature == 0 and texts != plain:
-                wrong.append(f"{way}: another text than plain decoding's at T = 0")
+            if temperature == 0:
+                facts["as_plain"] = texts == plain
+                wrong += [] if texts == plain else [way]
             print(json.dumps({"temperature": temperature, "drafts": way, **facts}), flush=True)
-    print(json.dumps({"wrong": wrong}))
+    print(json.dumps({"another_text_than_plain": wrong}))
     return 1 if wrong else 0
 
 
