@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from pp4.drafter.checkpoint import synthetic
+from pp4.engine.adapters.handshake import Wanted
 from pp4.engine.drafts import Drafts, Patience
 from tests.faults.workers import Worker
 from tests.unit.engine.doubles import TableTarget
@@ -23,9 +24,10 @@ def table(**more):
     return TableTarget(VOCAB, WIDTH, **{"context": CONTEXT, **more})
 
 
-def drafts_of(path, target, patience=PATIENT, **more):
+def drafts_of(path, target, patience=PATIENT, sampled=False):
     """Drafts of a worker for a target."""
-    return Drafts(path, target, depth=DEPTH, patience=patience, **more)
+    wanted = Wanted.of(vocab=target.vocab, block=SMALL.block, depth=DEPTH, sampled=sampled)
+    return Drafts(path, target, wanted, patience)
 
 
 class Served:
