@@ -42,7 +42,8 @@ class TableTarget:
 
     def _logits_after(self, tokens):
         """``[V]`` float32; rounded, so that some are equal."""
-        random = np.random.default_rng(_seed("logits", tokens))
+        digest = hashlib.sha256(f"logits {tokens}".encode()).digest()
+        random = np.random.default_rng(int.from_bytes(digest[:8], "little"))
         logits = random.normal(scale=self.spread, size=self.vocab)
         return (np.round(logits * 4) / 4).astype(np.float32)
 
@@ -55,9 +56,10 @@ class TableTarget:
         return self.logits_after(self.seen(tokens))
 
     def features_of(self, tokens):
-        """Features ``[width]`` of the last token, by all that are there."""
-        random = np.random.default_rng(_seed("features", tuple(tokens)))
-        return torch.from_numpy(random.normal(size=self.width).astype(np.float32)).bfloat16()
+        """Features ``[width]`` of the last token, by all that are there: any finite bits."""
+        digest = hashlib.shake_256(f"features {tuple(tokens)}".encode()).digest(2 * self.width)
+        bits = np.frombuffer(digest, np.int16) & ~0x4000
+        return torch.from_numpy(bits).view(torch.bfloat16)
 
     # -- the protocol -----------------------------------------------------------------------
 
@@ -99,11 +101,6 @@ class TableTarget:
         for token in tokens:
             if type(token) is not int or not 0 <= token < self.vocab:
                 raise BadInputError.of("token", f"below {self.vocab}", repr(token))
-
-
-def _seed(name, tokens):
-    digest = hashlib.sha256(f"{name} {tokens}".encode()).digest()
-    return int.from_bytes(digest[:8], "little")
 
 
 def greedy(target, prompt, limit, stop=None):
