@@ -18,7 +18,8 @@ from pp4.verifier.units import Mode
 class TableTarget:
     """A target of which every distribution is a function of the tokens before, by their hash.
 
-    What means nothing in a step is NaN, so whoever looks at it sees it.
+    What means nothing in a step is NaN, so whoever looks at it sees it; so is whatever a call
+    returned, once the next one is made, as with a target that computes into the same arrays.
 
     Args:
         vocab: V.
@@ -37,7 +38,7 @@ class TableTarget:
         self.slots, self.window, self.context = slots, window, context
         self.memory, self.spread = memory, spread
         self.kept = {}
-        self._pending = {}
+        self._pending, self._returned = {}, []
         self.logits_after = cache(self._logits_after)
 
     def _logits_after(self, tokens):
@@ -71,8 +72,11 @@ class TableTarget:
         self._require(tokens)
         self.kept[slot] = list(tokens)
         self._pending.pop(slot, None)
-        rows = [self.features_of(tokens[: end + 1]) for end in range(len(tokens))]
-        return torch.stack(rows) if rows else torch.zeros(0, self.width, dtype=torch.bfloat16)
+        features = torch.zeros(len(tokens), self.width, dtype=torch.bfloat16)
+        for end in range(len(tokens)):
+            features[end] = self.features_of(tokens[: end + 1])
+        self._return(features)
+        return features
 
     def step(self, rows):
         assert len({row.slot for row in rows}) == len(rows) > 0
@@ -80,6 +84,7 @@ class TableTarget:
         logits = torch.full((*shape, self.vocab), torch.nan)
         features = torch.full((*shape, self.width), torch.nan, dtype=torch.bfloat16)
         self._pending = {}
+        self._return(logits, features)
         for index, row in enumerate(rows):
             self._require(row.tokens)
             assert 1 <= len(row.tokens) <= self.window
@@ -91,6 +96,11 @@ class TableTarget:
                 features[index, place] = self.features_of(tokens)
             self._pending[row.slot] = list(row.tokens)
         return Step(logits, features)
+
+    def _return(self, *arrays):
+        for array in self._returned:
+            array.fill_(torch.nan)
+        self._returned = arrays
 
     def keep(self, slot, count):
         tokens = self._pending.pop(slot)

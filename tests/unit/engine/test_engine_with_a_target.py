@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,34 +17,23 @@ from pp4.engine.target.load import load
 from pp4.kernels import dyadic24
 from pp4.verifier.proposal import validated
 from pp4.verifier.units import Mode
-from tests.unit.engine.served import DEPTH, Served
+from tests.unit.engine.served import DEPTH, TARGET
 from tests.unit.engine.target import checkpoints
 
 ROOT = Path(__file__).parents[3]
-CONTEXT = 512
-SMALL = replace(checkpoints.SMALL, max_positions=CONTEXT)
-PROMPTS = [[12, 7, 30], [5], list(range(36)), [8, 8, 1, 4]]
+PROMPTS = [[2, 7, 10], [5], [place % 12 for place in range(36)], [8, 8, 1, 4]]
 LIMITS = [14, 22, 12, 19]
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("pair")
-    checkpoints.write(directory / "target", SMALL)
-    made = Served(directory, checkpoints.drafter_of(SMALL), 256)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def path(served):
+def path(tmp_path_factory):
     """Directory of the target's checkpoint."""
-    return served.socket.parent / "target"
+    return checkpoints.write(tmp_path_factory.mktemp("pair") / "target", TARGET)
 
 
 def target_of(path, slots):
     return CausalTarget(
-        load(path), taps=checkpoints.TAPS, slots=slots, window=DEPTH + 1, context=CONTEXT
+        load(path), taps=checkpoints.TAPS, slots=slots, window=DEPTH + 1, context=512
     )
 
 
@@ -152,7 +140,7 @@ def test_the_script_goes_on_with_a_text(served, path, capsys):
     tokenizers = pytest.importorskip("tokenizers")
     from examples.mini.generate import main
 
-    vocab = {f"w{number}": number for number in range(SMALL.vocab)}
+    vocab = {f"w{number}": number for number in range(TARGET.vocab)}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="w0"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     made.save(str(path / "tokenizer.json"))
