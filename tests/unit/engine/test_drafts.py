@@ -397,6 +397,9 @@ def test_a_request_may_end_while_its_draft_is_not_over(worker, hasty):
     hasty.open(0, 11, tokens=1)
     assert within(lambda: hasty.draft(0) == [CAME])
     assert features_at(worker) == [hasty.told[0]]
+    # nothing of what is over is kept
+    talk = hasty.drafts._line.client._talk
+    assert not talk._waiting | talk._given_up | talk._answers.keys()
 
 
 def test_what_a_step_asks_has_one_limit_altogether(worker):
