@@ -18,6 +18,7 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from pp4.config import engine_switch
+from pp4.engine.adapters.handshake import Wanted
 from pp4.engine.decoding import Engine
 from pp4.engine.drafts import Drafts
 from pp4.engine.requests import Request
@@ -27,7 +28,8 @@ from pp4.errors import Exit, Pp4Error
 
 TAPS = (0, 1, 3)
 """Layers of the target whose outputs the mini drafter was trained on."""
-DEPTH = 5
+BLOCK = DEPTH = 5
+"""Of the drafter: all of its block is proposed."""
 END = "<|endoftext|>"
 
 
@@ -67,7 +69,9 @@ def _generate(given: argparse.Namespace) -> None:
 
 
 def _drafts(socket: Path, target: CausalTarget) -> Drafts:
-    drafts = Drafts(socket, target, depth=DEPTH, sampled=engine_switch())
+    sampled = engine_switch()
+    wanted = Wanted.of(vocab=target.vocab, block=BLOCK, depth=DEPTH, sampled=sampled)
+    drafts = Drafts(socket, target, wanted)
     # it would go on without one; who names a socket wants to know
     drafts.connect()
     return drafts

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import torch
@@ -73,11 +74,20 @@ class Engine:
         """
         require_possible(request, self._target)
         number, self._numbers = self._numbers, self._numbers + 1
-        self._queue.append((number, request))
+        # a prompt may be a list that its caller goes on to write
+        self._queue.append((number, replace(request, prompt=tuple(request.prompt))))
         return number
 
     def run(self, requests: Iterable[Request]) -> list[Output]:
-        """Decode requests to their ends; -> what came of them, in their order."""
+        """Decode requests to their ends; -> what came of them, in their order.
+
+        Raises:
+            BadInputError: the target cannot serve one of them; none was queued.
+            WrongError: as :meth:`steps`.
+        """
+        requests = list(requests)
+        for request in requests:
+            require_possible(request, self._target)
         numbers = [self.submit(request) for request in requests]
         found = {one.request: one for step in self.steps() for one in step.finished}
         return [found[number] for number in numbers]

@@ -1,6 +1,7 @@
 """Drafts of a worker for the slots of an engine, whatever becomes of the worker.
 
-    with Drafts("/run/user/1000/pp4/socket", target, depth=5) as drafts:
+    wanted = Wanted.of(vocab=target.vocab, block=5, depth=5, sampled=engine_switch())
+    with Drafts("/run/user/1000/pp4/socket", target, wanted) as drafts:
         engine = Engine(target, drafts)
 
 Every way in which a draft can fail ends in a :class:`Cause`, which is plain decoding of that step.
@@ -14,8 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import torch
 from torch import Tensor
 
+from pp4.clock import Deadline, SystemClock
+from pp4.engine.adapters.handshake import Agreed, Wanted, agreed_on
 from pp4.engine.counters import DraftCounters
 from pp4.engine.drafting import Cause, Want
 from pp4.engine.held import Held
@@ -23,11 +27,9 @@ from pp4.engine.interface import Target
 from pp4.engine.line import Judged, Line, Wish
 from pp4.engine.patience import Patience
 from pp4.errors import BadInputError, Code, Pp4Error, Refusal, RefusedError, TimedOutError
-from pp4.kernels import dyadic24
 from pp4.verifier import slots as mapping
 from pp4.verifier.proposal import Proposal
 from pp4.verifier.slots import Slots
-from pp4.wire.offers import Offer
 from pp4.worker.step_client import StepClient
 
 __all__ = ["Drafts", "Patience"]
@@ -40,31 +42,33 @@ class Drafts:
     Args:
         path: of the worker's socket.
         target: whose sizes a worker has to fit; it is not run from here.
-        depth: tokens of every proposal, one of those that the worker offers.
-        sampled: whether requests above temperature 0 ask for sampled drafts: see
-            :func:`pp4.config.engine_switch`.  Where not, they ask for greedy ones.
+        wanted: of a worker; where its switch is off, requests above temperature 0 ask for greedy
+            drafts.
         patience: see there.
 
     Attributes:
-        depth: see above.
+        depth: tokens of every proposal.
         trouble: what ended the last connection or was in the way of the next, None while there is
             one.
+
+    Raises:
+        BadInputError: what is wanted is for another vocabulary than the target's.
     """
 
     def __init__(
         self,
         path: str | Path,
         target: Target,
-        *,
-        depth: int,
-        sampled: bool = False,
+        wanted: Wanted,
         patience: Patience = _USUAL,
     ) -> None:
-        self.depth = depth
+        if wanted.vocab != target.vocab:
+            expected = f"{target.vocab}, the target's"
+            raise BadInputError.of("wanted vocab", expected, f"{wanted.vocab}")
+        self.depth = wanted.depth
         self.trouble: Pp4Error | None = None
-        self._path, self._count = path, target.slots
-        self._vocab, self._width = target.vocab, target.width
-        self._sampled, self._patience = sampled, patience
+        self._path, self._count, self._width = path, target.slots, target.width
+        self._wanted, self._patience = wanted, patience
         self._counters, self._mapped = DraftCounters(), mapping.Counters()
         self._held: dict[int, Held] = {}
         self._line: Line | None = None
@@ -91,9 +95,10 @@ class Drafts:
 
     def keep(self, slot: int, features: Tensor) -> None:
         """See :class:`DraftSource`."""
-        if features.ndim != 2 or features.shape[1] != self._width:
-            found = str(list(features.shape))
-            raise BadInputError.of("features", f"[tokens, {self._width}]", found)
+        if (*features.shape[1:], features.dtype) != (self._width, torch.bfloat16):
+            expected = f"[tokens, {self._width}] {torch.bfloat16}"
+            found = f"{list(features.shape)} {features.dtype}"
+            raise BadInputError.of("features", expected, found)
         self._of(slot).keep(features)
 
     def close(self, slot: int) -> None:
@@ -156,20 +161,22 @@ class Drafts:
         """Connect now where there is no connection; drafting does so by itself.
 
         Raises:
-            RefusedError: ``UNREACHABLE`` and whatever a worker refuses; ``SUBJECT_MISMATCH``, it is
-                none for this target.
+            RefusedError: ``UNREACHABLE`` and whatever a worker refuses; ``ABI_MISMATCH``, it is
+                none for this engine.
             Pp4Error: it has failed, or does not answer.
         """
         if self._line is not None:
             return
         self._counters.attempts += 1
-        slots, limit_s = Slots(self._count), self._patience.exchange_s
+        slots = Slots(self._count)
+        limit = Deadline.after(SystemClock(), self._patience.exchange_s)
         try:
-            client = StepClient.unix(self._path, limit_s, Judged(slots))
-            self._line = self._greeted(client, slots)
+            client = StepClient.unix(self._path, limit.remaining_s(), Judged(slots))
+            agreed = self._greeted(client, limit)
         except Pp4Error as error:
             self.trouble, self._retry = error, self._step + self._patience.retry_steps
             raise
+        self._line = Line(client, agreed, slots, patience=self._patience, counters=self._counters)
         self._counters.connections += 1
         self.trouble = None
 
@@ -184,32 +191,18 @@ class Drafts:
             self._mapped = _sum(self._mapped, self._line.slots.counters)
             self._line = None
 
-    def _greeted(self, client: StepClient, slots: Slots) -> Line:
+    def _greeted(self, client: StepClient, limit: Deadline) -> Agreed:
         try:
-            offer = client.hello(self.depth)
-            self._require_fit(offer)
+            agreed = agreed_on(self._wanted, client.hello(self.depth, limit.remaining_s()))
+            width = agreed.offer.feature_width
+            if width != self._width:
+                where, expected = "handshake, feature_width", f"feature_width {self._width}"
+                found = f"feature_width {width}"
+                raise RefusedError(Refusal(Code.ABI_MISMATCH, where, expected, found))
         except Pp4Error:
             client.disconnect()
             raise
-        return Line(
-            client,
-            offer,
-            slots,
-            sampled=self._sampled,
-            patience=self._patience,
-            counters=self._counters,
-        )
-
-    def _require_fit(self, offer: Offer) -> None:
-        """Refuse a worker that drafts for another target or by other numbers."""
-        wanted = (self._vocab, self._width, dyadic24.DEFINITION, dyadic24.definition_digest())
-        told = (offer.vocab, offer.feature_width, offer.definition, offer.definition_sha256)
-        if told != wanted:
-            names = "vocabulary {}, features of {} values, {} sha256 {}"
-            refusal = Refusal(
-                Code.SUBJECT_MISMATCH, "worker", names.format(*wanted), names.format(*told)
-            )
-            raise RefusedError(refusal)
+        return agreed
 
     def as_dict(self) -> dict[str, int]:
         """Counters of connections, requests and replies, of all connections together."""
@@ -230,7 +223,7 @@ def _reason(error: Pp4Error, lost: Cause, *, ours: bool) -> Cause:
     code = error.refusal.code
     if code in (Code.BAD_FRAME, Code.BAD_PROPOSAL):
         return Cause.UNTRUSTED
-    if code is Code.SUBJECT_MISMATCH:
+    if code is Code.ABI_MISMATCH:
         return Cause.UNFIT
     if isinstance(error, RefusedError) or (ours and isinstance(error, TimedOutError)):
         return lost

@@ -12,23 +12,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pp4.clock import Deadline, SystemClock
+from pp4.engine.adapters.checking import checked
+from pp4.engine.adapters.handshake import Agreed
+from pp4.engine.adapters.interface import Answered
 from pp4.engine.counters import DraftCounters
 from pp4.engine.drafting import Cause, Want
 from pp4.engine.held import Held
 from pp4.engine.patience import Patience
-from pp4.errors import (
-    Code,
-    Pp4Error,
-    Refusal,
-    RefusedError,
-    TimedOutError,
-    WrongError,
-)
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, TimedOutError
 from pp4.verifier import slots as mapping
-from pp4.verifier.proposal import Proposal, mode_of, validated
+from pp4.verifier.proposal import Proposal
 from pp4.verifier.slots import Arrival, Slots
 from pp4.wire.drafts import Drafted
-from pp4.wire.offers import Offer
 from pp4.worker import proposals
 from pp4.worker.step_client import Refusals, StepClient
 
@@ -38,6 +33,22 @@ class Wish(NamedTuple):
 
     want: Want
     held: Held
+
+
+class _Turn(NamedTuple):
+    """One call of :meth:`Line.draft`.
+
+    Attributes:
+        step: a number that rises.
+        limit: until when everything is waited for but the drafts.
+    """
+
+    step: int
+    limit: Deadline
+
+    def left_s(self) -> float:
+        """Seconds that are left of it."""
+        return self.limit.remaining_s()
 
 
 class _Asked(NamedTuple):
@@ -88,9 +99,8 @@ class Line:
 
     Args:
         client: greeted; its judge is that of ``slots``.
-        offer: what it was told.
+        agreed: what was agreed on with its worker.
         slots: the connection's own map.
-        sampled: whether requests above temperature 0 ask for sampled drafts.
         patience: see there.
         counters: that go on.
     """
@@ -98,16 +108,14 @@ class Line:
     def __init__(
         self,
         client: StepClient,
-        offer: Offer,
+        agreed: Agreed,
         slots: Slots,
         *,
-        sampled: bool,
         patience: Patience,
         counters: DraftCounters,
     ) -> None:
         self.client, self.slots = client, slots
-        self._offer, self._sampled, self._patience = offer, sampled, patience
-        self._counters = counters
+        self._agreed, self._patience, self._counters = agreed, patience, counters
         self._there: dict[int, _There] = {}
         self._resting: dict[int, int] = {}
         self._leaving: list[int] = []
@@ -141,7 +149,8 @@ class Line:
         Raises:
             Pp4Error: the connection or the worker is over.
         """
-        self._settle(step)
+        turn = _Turn(step, Deadline.after(SystemClock(), self._patience.exchange_s))
+        self._settle(turn)
         found: dict[int, Proposal | Cause] = {}
         ready: list[Wish] = []
         for wish in wishes:
@@ -151,20 +160,20 @@ class Line:
             else:
                 found[wish.want.slot] = cause
         found |= dict.fromkeys([wish.want.slot for wish in ready], Cause.REFUSED)
-        waits = self._ask(self._told(ready, step))
+        waits = self._ask(self._told(ready, turn), turn)
         deadline = Deadline.after(SystemClock(), self._patience.draft_s)
         for asked in waits:
-            found[asked.ask.slot] = self._collected(asked, deadline, step)
+            found[asked.ask.slot] = self._collected(asked, deadline, turn)
         return found
 
     # -- before a draft ---------------------------------------------------------------------
 
-    def _settle(self, step: int) -> None:
+    def _settle(self, turn: _Turn) -> None:
         """Close what has ended, and hear of drafts that were given up."""
         leaving, self._leaving = self._leaving, []
         if leaving:
             # one that the worker does not know is one that it has closed
-            _require_serving(self.client.close_many(leaving, self._patience.exchange_s))
+            _require_serving(self.client.close_many(leaving, turn.left_s()))
         tickets = {
             request: there.abort
             for request, there in self._there.items()
@@ -174,14 +183,14 @@ class Line:
             self._there[request].abort = None
         for request in tickets:
             there = self._there[request]
-            if there.abort is not None and step - there.since > self._patience.retry_steps:
+            if there.abort is not None and turn.step - there.since > self._patience.retry_steps:
                 self.client.disconnect()
-                raise TimedOutError(_silent(there.since, step))
+                raise TimedOutError(_silent(there.since, turn.step))
 
     def _hindrance(self, wish: Wish, step: int) -> Cause | None:
         """Why nothing is asked for it in this step."""
         request, there = wish.held.request, self._there.get(wish.held.request)
-        if wish.held.kept > self._offer.context:
+        if wish.held.kept > self._agreed.offer.context:
             return Cause.NO_ROOM
         if there is not None and there.abort is not None:
             return Cause.WAITING
@@ -190,22 +199,22 @@ class Line:
         self._resting.pop(request, None)
         return None
 
-    def _told(self, wishes: Sequence[Wish], step: int) -> list[Wish]:
+    def _told(self, wishes: Sequence[Wish], turn: _Turn) -> list[Wish]:
         """Open requests and send what features are missing; -> those that the worker took."""
         fresh = [wish.held for wish in wishes if wish.held.request not in self._there]
         refused: Refusals = {}
         if fresh:
             keys = {held.request: held.key for held in fresh}
-            refused = self.client.open_many(keys, self._patience.exchange_s)
+            refused = self.client.open_many(keys, turn.left_s())
             for held in fresh:
                 if held.request not in refused:
                     self._there[held.request] = _There()
                     self._counters.opened += 1
-        self._rest(refused, step)
-        refused = {**refused, **self._caught_up([one.held for one in wishes], step)}
+        self._rest(refused, turn.step)
+        refused = {**refused, **self._caught_up([one.held for one in wishes], turn)}
         return [wish for wish in wishes if wish.held.request not in refused]
 
-    def _caught_up(self, helds: Sequence[Held], step: int) -> Refusals:
+    def _caught_up(self, helds: Sequence[Held], turn: _Turn) -> Refusals:
         """Send features that the worker does not have."""
         behind = {
             held.request: held
@@ -218,13 +227,13 @@ class Line:
             request: (first := self._there[request].sent, held.since(first))
             for request, held in behind.items()
         }
-        refused = self.client.features_many(given, self._patience.exchange_s)
+        refused = self.client.features_many(given, turn.left_s())
         for request, held in behind.items():
             if request not in refused:
                 there = self._there[request]
                 self._counters.features += held.kept - there.sent
                 there.sent = held.kept
-        self._rest(refused, step)
+        self._rest(refused, turn.step)
         return refused
 
     def _rest(self, refused: Refusals, step: int) -> None:
@@ -236,7 +245,7 @@ class Line:
 
     # -- drafts -----------------------------------------------------------------------------
 
-    def _ask(self, wishes: Sequence[Wish]) -> list[_Asked]:
+    def _ask(self, wishes: Sequence[Wish], turn: _Turn) -> list[_Asked]:
         asks = [
             self.slots.ask(
                 wish.want.slot,
@@ -251,57 +260,42 @@ class Line:
                 request=ask.request,
                 round=ask.round,
                 anchor=wish.want.anchor,
-                temperature=wish.want.temperature if self._sampled else 0.0,
+                temperature=self._agreed.asked_temperature(wish.want.temperature),
                 generation=ask.generation,
                 slot=ask.slot,
                 position=ask.position,
             )
             for wish, ask in zip(wishes, asks, strict=True)
         ]
-        tickets = self.client.submit_many(told, self._patience.exchange_s)
+        tickets = self.client.submit_many(told, turn.left_s())
         return [_Asked(*one) for one in zip(wishes, asks, tickets, strict=True)]
 
-    def _collected(self, asked: _Asked, deadline: Deadline, step: int) -> Proposal | Cause:
+    def _collected(self, asked: _Asked, deadline: Deadline, turn: _Turn) -> Proposal | Cause:
+        want, held = asked.wish
         try:
             reply = self.client.collect(asked.ticket, deadline.remaining_s())
         except Pp4Error as error:
             if self.client.over is not None:
                 raise
-            self.slots.invalidate(asked.ask.slot)
-            return self._failed(error, asked, step)
-        try:
-            return self._validated(reply, asked.wish)
-        except WrongError:
-            self.slots.invalidate(asked.ask.slot)
+            self.slots.invalidate(want.slot)
+            return self._failed(error, asked, turn)
+        (proposal,), _ = checked(self._agreed, [Answered(want.temperature, held.key, reply)])
+        if proposal is None:
+            self.slots.invalidate(want.slot)
             return Cause.MALFORMED
+        return proposal
 
-    def _failed(self, error: Pp4Error, asked: _Asked, step: int) -> Cause:
+    def _failed(self, error: Pp4Error, asked: _Asked, turn: _Turn) -> Cause:
         """What becomes of a request whose draft did not come while the connection goes on."""
         request = asked.ask.request
         if self.client.waits(asked.ticket):
             self.client.give_up(asked.ticket)
             there = self._there[request]
-            there.abort = self.client.ask_abort(request, self._patience.exchange_s)
-            there.since = step
+            there.abort = self.client.ask_abort(request, turn.left_s())
+            there.since = turn.step
             return Cause.TIMED_OUT
-        self._rest({request: error}, step)
+        self._rest({request: error}, turn.step)
         return Cause.REFUSED
-
-    def _validated(self, reply: proposals.Proposal, wish: Wish) -> Proposal:
-        return validated(
-            ids=reply.ids,
-            q=reply.q,
-            tokens=reply.tokens,
-            mode=mode_of(reply.mode, wish.want.temperature),
-            depth=self.client.depth,
-            definition=self._offer.definition,
-            vocabulary=self._offer.vocab,
-            generation=reply.generation,
-            slot=reply.slot,
-            round=reply.round,
-            position=reply.position,
-            key=wish.held.key,
-        )
 
 
 def _silent(since: int, step: int) -> Refusal:

@@ -11,10 +11,14 @@ from pp4.errors import BadInputError
 class Patience:
     """How long a worker is waited for; the rest of the time an engine decodes without it.
 
+    No step waits for longer than ``draft_s`` and ``exchange_s`` together, and once more
+    ``exchange_s`` where it connects.
+
     Attributes:
-        draft_s: seconds for all drafts of a step together.
-        exchange_s: seconds for anything else that is asked in a step, and for each part of
-            connecting.
+        draft_s: seconds for all drafts of a step together.  Many times what a block takes: see
+            docs/engine.md for what a limit near to that would do to sampled text.
+        exchange_s: seconds for all else that a step asks, together: closing, opening and features,
+            after a loss those of every token that is kept; and likewise for connecting.
         retry_steps: steps before a worker that was lost is tried again, before a request that was
             refused is asked for again, and within which a draft that was given up has to be over.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -67,7 +68,8 @@ def require_possible(request: Request, target: Target) -> None:
     expected = f"at most {max(room, 0)}, which a context of {target.context} has room for"
     _require(request.limit <= room, "limit", expected, request.limit)
     number = isinstance(request.temperature, int | float)
-    finite = number and 0 <= request.temperature < float("inf")
+    # an int may be finite and no float
+    finite = number and 0 <= request.temperature <= sys.float_info.max
     _require(finite, "temperature", "0 or above, finite", request.temperature)
     _require(_whole(request.key) and 0 <= request.key < 1 << 64, "key", "64 bits", request.key)
     if request.stop is not None:

@@ -56,8 +56,8 @@ PAGES: Final[dict[Code, Page]] = pages(
     (
         Code.ABI_MISMATCH,
         "A worker does not offer what an engine was set up for: the meaning of replies, the "
-        "numerical definition, its temperature or number of candidates, the depth, or the "
-        "vocabulary. The message names everything that differs, with both values.",
+        "numerical definition, its temperature or number of candidates, the depth, the vocabulary, "
+        "or the width of features. The message names everything that differs, with both values.",
         "The connection; no draft was asked for.",
         "Serve the drafter that was made for the engine's target, with the pp4 that the engine "
         "has; or set the engine up for the worker that there is.",

@@ -77,10 +77,10 @@ class ClientSocket:
         start = b"".join([*(head(question) for question in first), head(last, len(body))])
         self._waiting.update(question.sequence for question in questions)
         try:
-            self._socket.settimeout(max(deadline.remaining_s(), _SOONEST_S))
-            self._socket.sendall(start)
-            if len(body):
-                self._socket.sendall(body)
+            for piece in (start, body):
+                if len(piece):
+                    self._socket.settimeout(max(deadline.remaining_s(), _SOONEST_S))
+                    self._socket.sendall(piece)
         except TimeoutError:
             # half a question may be on its way
             raise self._end(TimedOutError(self._late(deadline, "the worker to read"))) from None
@@ -99,7 +99,11 @@ class ClientSocket:
             raise BadInputError.of("client", "a question that waits", f"sequence {sequence}")
         while sequence not in self._answers:
             self._require()
+            last = deadline.expired()
             self._receive(deadline)
+            # what is dropped comes as well, and a worker may send that without an end
+            if last and sequence not in self._answers:
+                raise TimedOutError(self._late(deadline, "an answer"))
         self._waiting.remove(sequence)
         message, body = self._answers.pop(sequence)
         if isinstance(message, Refused):

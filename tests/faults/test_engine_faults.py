@@ -19,9 +19,9 @@ from tests.unit.engine.served import Served, drafts_of, table
 from tests.unit.processes import LONG, within
 
 PROMPTS = [[3, 1, 4], [1, 5, 9, 2, 6, 5], [7], [2, 2]]
-LIMIT = 12
+LIMIT = 8
 PATIENT = Patience(draft_s=LONG, exchange_s=LONG, retry_steps=2)
-HASTY = Patience(draft_s=1.0, exchange_s=LONG, retry_steps=2)
+HASTY = Patience(draft_s=0.3, exchange_s=LONG, retry_steps=2)
 """For replies that do not come; a busy machine may find others late as well."""
 
 
@@ -170,7 +170,7 @@ class Stream:
         self.target = table(slots=2)
         self.drafts = drafts_of(path, self.target, patience)
         self.engine = Engine(self.target, self.drafts)
-        self.limit = 40
+        self.limit = 30
         self._steps = self._run()
 
     def _run(self):

@@ -18,7 +18,8 @@ from pp4.verifier.units import Mode
 class TableTarget:
     """A target of which every distribution is a function of the tokens before, by their hash.
 
-    What means nothing in a step is NaN, so whoever looks at it sees it.
+    What means nothing in a step is NaN, so whoever looks at it sees it; so is whatever a call
+    returned, once the next one is made, as with a target that computes into the same arrays.
 
     Args:
         vocab: V.
@@ -37,12 +38,13 @@ class TableTarget:
         self.slots, self.window, self.context = slots, window, context
         self.memory, self.spread = memory, spread
         self.kept = {}
-        self._pending = {}
+        self._pending, self._returned = {}, []
         self.logits_after = cache(self._logits_after)
 
     def _logits_after(self, tokens):
         """``[V]`` float32; rounded, so that some are equal."""
-        random = np.random.default_rng(_seed("logits", tokens))
+        digest = hashlib.sha256(f"logits {tokens}".encode()).digest()
+        random = np.random.default_rng(int.from_bytes(digest[:8], "little"))
         logits = random.normal(scale=self.spread, size=self.vocab)
         return (np.round(logits * 4) / 4).astype(np.float32)
 
@@ -55,9 +57,10 @@ class TableTarget:
         return self.logits_after(self.seen(tokens))
 
     def features_of(self, tokens):
-        """Features ``[width]`` of the last token, by all that are there."""
-        random = np.random.default_rng(_seed("features", tuple(tokens)))
-        return torch.from_numpy(random.normal(size=self.width).astype(np.float32)).bfloat16()
+        """Features ``[width]`` of the last token, by all that are there: any finite bits."""
+        digest = hashlib.shake_256(f"features {tuple(tokens)}".encode()).digest(2 * self.width)
+        bits = np.frombuffer(digest, np.int16) & ~0x4000
+        return torch.from_numpy(bits).view(torch.bfloat16)
 
     # -- the protocol -----------------------------------------------------------------------
 
@@ -69,8 +72,11 @@ class TableTarget:
         self._require(tokens)
         self.kept[slot] = list(tokens)
         self._pending.pop(slot, None)
-        rows = [self.features_of(tokens[: end + 1]) for end in range(len(tokens))]
-        return torch.stack(rows) if rows else torch.zeros(0, self.width, dtype=torch.bfloat16)
+        features = torch.zeros(len(tokens), self.width, dtype=torch.bfloat16)
+        for end in range(len(tokens)):
+            features[end] = self.features_of(tokens[: end + 1])
+        self._return(features)
+        return features
 
     def step(self, rows):
         assert len({row.slot for row in rows}) == len(rows) > 0
@@ -78,6 +84,7 @@ class TableTarget:
         logits = torch.full((*shape, self.vocab), torch.nan)
         features = torch.full((*shape, self.width), torch.nan, dtype=torch.bfloat16)
         self._pending = {}
+        self._return(logits, features)
         for index, row in enumerate(rows):
             self._require(row.tokens)
             assert 1 <= len(row.tokens) <= self.window
@@ -90,6 +97,11 @@ class TableTarget:
             self._pending[row.slot] = list(row.tokens)
         return Step(logits, features)
 
+    def _return(self, *arrays):
+        for array in self._returned:
+            array.fill_(torch.nan)
+        self._returned = arrays
+
     def keep(self, slot, count):
         tokens = self._pending.pop(slot)
         assert 1 <= count <= len(tokens)
@@ -99,11 +111,6 @@ class TableTarget:
         for token in tokens:
             if type(token) is not int or not 0 <= token < self.vocab:
                 raise BadInputError.of("token", f"below {self.vocab}", repr(token))
-
-
-def _seed(name, tokens):
-    digest = hashlib.sha256(f"{name} {tokens}".encode()).digest()
-    return int.from_bytes(digest[:8], "little")
 
 
 def greedy(target, prompt, limit, stop=None):

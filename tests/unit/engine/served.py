@@ -3,15 +3,18 @@
 from dataclasses import replace
 
 from pp4.drafter.checkpoint import synthetic
+from pp4.engine.adapters.handshake import Wanted
 from pp4.engine.drafts import Drafts, Patience
 from tests.faults.workers import Worker
 from tests.unit.engine.doubles import TableTarget
+from tests.unit.engine.target import checkpoints
 from tests.unit.processes import LONG
-from tests.unit.worker import drafters
 
 VOCAB = 12
-SMALL = replace(drafters.SMALL, vocab=VOCAB, draft_vocab=VOCAB, mask_token=VOCAB - 1)
-WIDTH = SMALL.feature_width
+TARGET = replace(checkpoints.SMALL, vocab=VOCAB, max_positions=512)
+"""A target that the drafter goes with, for the tests that have a real one."""
+DRAFTER = checkpoints.drafter_of(TARGET)
+WIDTH = DRAFTER.feature_width
 CONTEXT = 64
 DEPTH = 5
 PATIENT = Patience(draft_s=LONG, exchange_s=LONG, retry_steps=3)
@@ -23,9 +26,10 @@ def table(**more):
     return TableTarget(VOCAB, WIDTH, **{"context": CONTEXT, **more})
 
 
-def drafts_of(path, target, patience=PATIENT, **more):
+def drafts_of(path, target, patience=PATIENT, sampled=False):
     """Drafts of a worker for a target."""
-    return Drafts(path, target, depth=DEPTH, patience=patience, **more)
+    wanted = Wanted.of(vocab=target.vocab, block=DRAFTER.block, depth=DEPTH, sampled=sampled)
+    return Drafts(path, target, wanted, patience)
 
 
 class Served:
@@ -33,20 +37,18 @@ class Served:
 
     Args:
         directory: for all that it writes.
-        config: of its drafter.
-        context: tokens of a request.
     """
 
-    def __init__(self, directory, config=SMALL, context=CONTEXT):
-        self._drafter, self._context, self.worker = directory / "drafter", context, None
+    def __init__(self, directory):
+        self._drafter, self.worker = directory / "drafter", None
         self.socket = directory / "s"
-        synthetic.write(self._drafter, config)
+        synthetic.write(self._drafter, DRAFTER)
         self.start(directory / "worker")
 
     def start(self, directory):
         """Start a worker, whatever became of the last, and wait until it serves; -> it."""
         self.close()
-        given = {"batches": (4, 32), "slots": 64, "context": self._context}
+        given = {"batches": (4, 32), "slots": 64, "context": CONTEXT}
         self.worker = Worker(directory, self._drafter, socket=self.socket, **given)
         try:
             return self.worker.serving()

@@ -226,6 +226,7 @@ SOUND = Request([1, 2], 4, 0.5, key=1, stop=3)
         ({"temperature": float("nan")}, "temperature"),
         ({"temperature": float("inf")}, "temperature"),
         ({"temperature": "0"}, "temperature"),
+        ({"temperature": 10**400}, "temperature"),
         ({"key": -1}, "key"),
         ({"key": 1 << 64}, "key"),
         ({"stop": 12}, "stop"),
@@ -238,6 +239,22 @@ def test_a_request_that_cannot_be_served_is_refused(change, member):
     assert caught.value.refusal.where == f"request, {member}"
     assert engine.submit(SOUND) == 0
     assert engine.submit(dataclasses.replace(SOUND, limit=95)) == 1
+
+
+def test_of_requests_of_which_one_is_refused_none_is_run():
+    engine = Engine(TableTarget())
+    with pytest.raises(BadInputError):
+        engine.run([SOUND, dataclasses.replace(SOUND, limit=0)])
+    assert list(engine.steps()) == []
+
+
+def test_a_prompt_is_that_which_was_submitted():
+    target, prompt = TableTarget(), [3, 1, 4]
+    engine = Engine(target)
+    engine.submit(Request(prompt, 4))
+    prompt[:] = [99]
+    *_, last = engine.steps()
+    assert [one.tokens for one in last.finished] == [greedy(target, [3, 1, 4], 4)]
 
 
 def test_a_block_has_to_fit_the_window():

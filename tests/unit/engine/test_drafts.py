@@ -4,12 +4,14 @@ These ranks answer words that are no proposal, so a draft that was asked for and
 what they were given is what the tests look at.
 """
 
+import asyncio
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from pp4.engine.adapters.handshake import Wanted
 from pp4.engine.drafting import Cause, Want
 from pp4.engine.drafts import Drafts, Patience
 from pp4.engine.held import Held
@@ -52,9 +54,10 @@ def worker(serve):
 class Asker:
     """Drafts for requests whose rounds and positions are counted here."""
 
-    def __init__(self, path, patience=PATIENT, **more):
+    def __init__(self, path, patience=PATIENT, sampled=False):
         target = SimpleNamespace(vocab=FIT.vocab, width=WIDTH, slots=3)
-        self.drafts = Drafts(path, target, depth=4, patience=patience, **more)
+        wanted = Wanted.of(vocab=FIT.vocab, block=BLOCK, depth=4, sampled=sampled)
+        self.drafts = Drafts(path, target, wanted, patience)
         self.round, self.kept, self.told = 0, {}, {}
 
     def __enter__(self):
@@ -138,8 +141,13 @@ def test_a_position_that_features_do_not_reach_is_never_asked_for(worker, asker)
     for wrong in (3, 5):
         with pytest.raises(BadInputError, match="features of 3 tokens are kept"):
             asker.drafts.draft([Want(0, 1, 5, wrong, 0.0)])
-    with pytest.raises(BadInputError, match="features"):
-        asker.drafts.keep(0, torch.zeros(1, WIDTH + 1, dtype=torch.bfloat16))
+    for other in (
+        torch.zeros(1, WIDTH + 1, dtype=torch.bfloat16),
+        torch.zeros(WIDTH, dtype=torch.bfloat16),
+        torch.zeros(1, WIDTH),
+    ):
+        with pytest.raises(BadInputError, match="features"):
+            asker.drafts.keep(0, other)
     assert drafts_at(worker) == []
 
 
@@ -205,15 +213,20 @@ def test_features_are_held_from_any_token_on():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    "change",
     [
-        ({"vocab": 999}, "vocabulary 999"),
-        ({"feature_width": 2}, "features of 2 values"),
-        ({"definition": "another"}, "another sha256"),
-        ({"definition_sha256": "11" * 32}, "11" * 32),
+        {"vocab": 999},
+        {"draft_vocab": 998},
+        {"bounds": ((0, 504), (504, 1000))},
+        {"feature_width": 2},
+        {"block": 6},
+        {"tau": "0.6"},
+        {"candidates": 31},
+        {"definition": "another"},
+        {"definition_sha256": "11" * 32},
     ],
 )
-def test_a_worker_for_another_target_is_not_asked(serve, change, told):
+def test_a_worker_for_another_target_is_not_asked(serve, change):
     worker = serve(FIT.model_copy(update=change))
     with Asker(worker.path) as asker:
         asker.open(0, 10)
@@ -221,9 +234,19 @@ def test_a_worker_for_another_target_is_not_asked(serve, change, told):
         with pytest.raises(RefusedError) as caught:
             asker.drafts.connect()
         refusal = caught.value.refusal
-        assert refusal.code is Code.SUBJECT_MISMATCH
-        assert told in refusal.found
-        assert told not in refusal.expected
+        assert refusal.code is Code.ABI_MISMATCH
+        ((name, value),) = change.items()
+        assert refusal.where == f"handshake, {name}"
+        assert str(value) in refusal.found
+        assert str(value) not in refusal.expected
+        assert drafts_at(worker) == []
+
+
+def test_what_is_wanted_has_to_be_for_the_target():
+    target = SimpleNamespace(vocab=FIT.vocab, width=WIDTH, slots=3)
+    wanted = Wanted.of(vocab=999, block=BLOCK, depth=4, sampled=False)
+    with pytest.raises(BadInputError, match="wanted vocab: expected 1000, the target's"):
+        Drafts("nowhere", target, wanted)
 
 
 def test_so_is_one_without_that_depth(serve):
@@ -374,6 +397,32 @@ def test_a_request_may_end_while_its_draft_is_not_over(worker, hasty):
     hasty.open(0, 11, tokens=1)
     assert within(lambda: hasty.draft(0) == [CAME])
     assert features_at(worker) == [hasty.told[0]]
+    # nothing of what is over is kept
+    talk = hasty.drafts._line.client._talk
+    assert not talk._waiting | talk._given_up | talk._answers.keys()
+
+
+def test_what_a_step_asks_has_one_limit_altogether(worker):
+    """Each of the two is answered in time, and both together are not."""
+    appending, opening = worker.ranks.append, worker.ranks.open
+
+    async def append(*given):
+        await asyncio.sleep(0.3)
+        return await appending(*given)
+
+    async def open_(*given):
+        await asyncio.sleep(0.3)
+        return await opening(*given)
+
+    worker.ranks.append, worker.ranks.open = append, open_
+    patience = Patience(draft_s=LONG, exchange_s=0.5, retry_steps=1)
+    with Asker(worker.path, patience) as asker:
+        asker.open(0, 10, tokens=2)
+        found = []
+        # a busy machine may be late to answer a connection
+        assert within(lambda: found.append(asker.draft(0)) or found[-1] != [Cause.NOT_CONNECTED])
+        assert found[-1] == [Cause.LOST]
+        assert asker.drafts.trouble.refusal.code is Code.STEP_TIMEOUT
 
 
 def test_features_that_are_not_taken_in_time_end_the_connection(worker):

@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,44 +17,40 @@ from pp4.engine.target.load import load
 from pp4.kernels import dyadic24
 from pp4.verifier.proposal import validated
 from pp4.verifier.units import Mode
-from tests.unit.engine.served import DEPTH, Served
+from tests.unit.engine.served import DEPTH, TARGET
 from tests.unit.engine.target import checkpoints
 
 ROOT = Path(__file__).parents[3]
-CONTEXT = 512
-SMALL = replace(checkpoints.SMALL, max_positions=CONTEXT)
-PROMPTS = [[12, 7, 30], [5], list(range(36)), [8, 8, 1, 4]]
+PROMPTS = [[2, 7, 10], [5], [place % 12 for place in range(36)], [8, 8, 1, 4]]
+LIMITS = [14, 22, 12, 19]
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("pair")
-    checkpoints.write(directory / "target", SMALL)
-    made = Served(directory, checkpoints.drafter_of(SMALL), 256)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def path(served):
+def path(tmp_path_factory):
     """Directory of the target's checkpoint."""
-    return served.socket.parent / "target"
+    return checkpoints.write(tmp_path_factory.mktemp("pair") / "target", TARGET)
 
 
 def target_of(path, slots):
     return CausalTarget(
-        load(path), taps=checkpoints.TAPS, slots=slots, window=DEPTH + 1, context=CONTEXT
+        load(path), taps=checkpoints.TAPS, slots=slots, window=DEPTH + 1, context=512
     )
 
 
 def texts(target, drafts=None):
     engine = Engine(target, drafts)
-    outputs = engine.run([Request(prompt, 20 + len(prompt)) for prompt in PROMPTS])
+    outputs = engine.run([Request(*one) for one in zip(PROMPTS, LIMITS, strict=True)])
     return [one.tokens for one in outputs], engine.as_dict()
 
 
-def test_greedy_text_with_a_worker_is_that_without(served, path):
-    plain, _ = texts(target_of(path, 3))
+@pytest.fixture(scope="module")
+def plain(path):
+    """What the target says without drafts."""
+    found, _ = texts(target_of(path, 3))
+    return found
+
+
+def test_greedy_text_with_a_worker_is_that_without(served, path, plain):
     target = target_of(path, 3)
     with served.drafts(target) as drafts:
         drafted, told = texts(target, drafts)
@@ -114,8 +109,7 @@ class Knowing:
 
 
 @pytest.mark.parametrize("plan", [[5], [0, 3], [5, 1, Cause.LOST, 4, Cause.TIMED_OUT]])
-def test_so_it_is_where_much_is_accepted(path, plan):
-    plain, _ = texts(target_of(path, 3))
+def test_so_it_is_where_much_is_accepted(path, plain, plan):
     target = target_of(path, 2)
     drafted, told = texts(target, Knowing(target, plain, plan))
     assert drafted == plain
@@ -146,7 +140,7 @@ def test_the_script_goes_on_with_a_text(served, path, capsys):
     tokenizers = pytest.importorskip("tokenizers")
     from examples.mini.generate import main
 
-    vocab = {f"w{number}": number for number in range(SMALL.vocab)}
+    vocab = {f"w{number}": number for number in range(TARGET.vocab)}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="w0"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     made.save(str(path / "tokenizer.json"))

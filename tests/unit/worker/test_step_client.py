@@ -194,6 +194,20 @@ def test_a_block_that_was_given_up_is_judged_too(script, judged):
     refused(lambda: client.open(3, key=1), Code.BAD_FRAME, WrongError)
 
 
+def test_what_is_dropped_without_an_end_is_not_waited_for(script, judged):
+    """Each receive finds something, so none of them runs out of time."""
+    client = judged(lambda block: False)
+    script.say["DRAFT"] = lambda asked: threading.Thread(target=flood, args=(asked,)).start() or b""
+
+    def flood(asked):
+        piece = encode(drafted(asked), bytes(BODY)) * 64
+        with contextlib.suppress(OSError):
+            while True:
+                script.near.sendall(piece)
+
+    refused(lambda: client.draft(ASK, 0.05), Code.STEP_TIMEOUT, TimedOutError)
+
+
 @pytest.mark.parametrize("sequence", [1, 1 << 40])
 def test_a_block_that_may_be_used_still_has_to_answer_its_question(script, judged, sequence):
     script.say["DRAFT"] = lambda asked: encode(drafted(asked, sequence=sequence), bytes(BODY))
