@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from pp4.engine.adapters.handshake import Wanted
 from pp4.engine.decoding import Engine
 from pp4.engine.drafts import Drafts
 from pp4.engine.replay.reading import read_heldout
@@ -46,7 +47,10 @@ def requests_of(temperature, keys, limit):
 
 def decoded(target, socket, requests, sampled):
     """Decode; -> (texts, facts of it)."""
-    drafts = None if sampled is None else Drafts(socket, target, depth=DEPTH, sampled=sampled)
+    drafts = None
+    if sampled is not None:
+        wanted = Wanted.of(depth=DEPTH, vocab=target.vocab, block=DEPTH, sampled=sampled)
+        drafts = Drafts(socket, target, wanted)
     engine = Engine(target, drafts)
     numbers = [engine.submit(request) for request in requests]
     began, steps = time.monotonic(), []
