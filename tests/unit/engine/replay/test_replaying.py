@@ -8,6 +8,7 @@ import torch
 
 from pp4.engine.replay.arms import ARMS, compare_exactly, proposals, targets, verdicts
 from pp4.engine.replay.producing import Producer
+from pp4.engine.replay.reading import read_heldout
 from pp4.engine.replay.replaying import _Tally, replay
 from pp4.errors import BadInputError, Code, WrongError
 from pp4.kernels import expected as exact
@@ -19,13 +20,14 @@ from pp4.kernels.reference_block import ReferenceBlock
 CPU = torch.device("cpu")
 
 
-def test_the_kernel_and_the_exact_reference_give_one_report(held):
+def test_the_kernel_and_the_exact_reference_give_one_report(short):
+    short = read_heldout(short)
     # two rows: the last launch has one of padding
-    kernel = replay(held, part=3, rows=2, device=CPU)
-    reference = replay(held, part=3, rows=1, device=CPU, make_block=ReferenceBlock)
+    kernel = replay(short, part=3, rows=2, device=CPU)
+    reference = replay(short, part=3, rows=1, device=CPU, make_block=ReferenceBlock)
     assert kernel == reference
     assert kernel["part"] == {"blocks": 3, "of": 4, "documents": 2, "exact": 3}
-    assert kernel["digests"]["file"] == held.sha256
+    assert kernel["digests"]["file"] == short.sha256
 
 
 class ByRows:
@@ -134,7 +136,48 @@ def test_a_producer_with_an_error_word(held):
 
 def test_a_producer_whose_q_is_no_tickets(held):
     found = wrong(held, mutant("q", (0, 2, 0), lambda q: q + 2**-20))
-    assert (found.code, found.where) == (Code.BAD_PROPOSAL, "proposal tickets[2]")
+    assert (found.code, found.where) == (Code.OUTPUT_MISMATCH, "block 0, position 2: q 0")
+
+
+def others(held, block, index):
+    """Two places in the list of a position that its token does not have."""
+    drafts = Producer(held, rows=4, device=CPU, make_block=ReferenceBlock).run(0, 4)
+    places = np.flatnonzero(drafts.ids[block, index] != drafts.tokens[block, index])
+    return drafts, places[0], places[-1]
+
+
+def test_the_token_is_right_and_q_is_that_of_other_tickets(held):
+    """Well-formed throughout: it would be verified, and what is emitted would not be the target's.
+
+    Row 1 of the second launch is block 3.
+    """
+    drafts, one, two = others(held, 3, 4)
+    q = drafts.q[3, 4].copy()
+    wanted = str(q[one])
+    q[[one, two]] = q[[two, one]]
+    proposed = replace(drafts, q=drafts.q.copy())
+    proposed.q[3, 4] = q
+    assert len(proposals(held, ARMS[1], proposed, 0)) == 4
+
+    class Mutant(ReferenceBlock):
+        def outputs(self):
+            found = super().outputs()
+            if found.token[1].tolist() == held.sampled.tokens[3].tolist():
+                found.q[1, 4] = q
+            return found
+
+    found = wrong(held, Mutant)
+    assert (found.code, found.where) == (Code.OUTPUT_MISMATCH, f"block 3, position 4: q {one}")
+    assert (found.expected, found.found) == (f"{wanted}, of the exact reference", str(q[one]))
+
+
+def test_a_producer_with_another_candidate(held):
+    drafts, one, _ = others(held, 0, 1)
+    own = set(drafts.ids[0, 1].tolist())
+    other = next(token for token in range(150) if token not in own)
+    found = wrong(held, mutant("ids", (0, 1, one), lambda _: other))
+    assert found.where == f"block 0, position 1: candidate {one}"
+    assert found.expected.startswith(f"{drafts.ids[0, 1, one]}, ")
 
 
 @pytest.mark.parametrize("chain", ["sampled", "greedy"])
