@@ -1,4 +1,4 @@
-"""The pair that lies in ``examples/mini``: it is what its record and its README say, and trained."""
+"""The pair in ``examples/mini``: it is what its record and its README say, and it is trained."""
 
 import hashlib
 import json
