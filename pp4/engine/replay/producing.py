@@ -106,7 +106,7 @@ class Producer:
         bad = np.argwhere(outputs.error[:count])
         if len(bad):
             row, index = bad[0].tolist()
-            found = Fault(int(outputs.error[row, index])).name
+            found = _fault(int(outputs.error[row, index]))
             raise _mismatch(f"block {first + row}, position {index}", "no error word", found)
         base = held.base[first:last].to(self._device)
         best = greedy_tokens(self._w1, self._w2, base, held.anchor[first:last])
@@ -198,6 +198,14 @@ def _compare(name: str, found: NDArray[Any], wanted: NDArray[Any], first: int, s
         which = " ".join([name, *map(str, rank)])
         where = f"block {first + row}, position {index}: {which}"
         raise _mismatch(where, f"{wanted[place]!s}, {source}", str(found[place]))
+
+
+def _fault(word: int) -> str:
+    """What an error word is called; one that nobody has defined is told as it is."""
+    try:
+        return Fault(word).name
+    except ValueError:
+        return str(word)
 
 
 def _mismatch(where: str, expected: str, found: str) -> WrongError:

@@ -196,6 +196,11 @@ def test_the_readme_says_what_was_recorded(readme, record):
     ]
 
 
+def test_the_readme_says_how_much_text_lies_here(readme, held):
+    assert (held.sizes.documents, held.starts.diff().unique().tolist()) == (8, [96])
+    assert "eight excerpts of it, of 96 tokens each" in re.sub(r"\s+", " ", readme)
+
+
 def test_the_readme_names_the_text(readme, record):
     flowing = re.sub(r"\s+", " ", readme)
     assert record["text"]["package"].startswith("python3.11 3.11.2-6+deb12u6 of Debian 12")

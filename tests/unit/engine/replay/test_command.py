@@ -195,6 +195,33 @@ def test_a_refusal_keeps_its_kind_by_the_exit_code():
         assert caught.value.refusal.where == "block 0"
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ([], "0 words"),
+        (["replay"], "1 words"),
+        (["other", "{}"], "other"),
+        (["replay", "no"], "Invalid JSON"),
+        (["replay", '{"heldout": "h", "device": "cpu", "part": 1}'], "device"),
+        (["make", "{}"], "target"),
+    ],
+)
+def test_a_program_that_is_started_otherwise(capsys, words, found):
+    assert program.main(words) == Exit.USAGE
+    said = json.loads(capsys.readouterr().out)["refusal"]
+    assert said["code"] == Code.USAGE
+    assert found in said["found"]
+
+
+def test_a_fault_of_ours_is_not_blamed_on_the_arguments(monkeypatch):
+    def broken(_):
+        raise ValueError("ours")
+
+    monkeypatch.setattr(program, "run_replay", broken)
+    with pytest.raises(ValueError, match="ours"):
+        program.main(["replay", '{"heldout": "h", "device": "cuda", "part": null}'])
+
+
 @pytest.mark.gpu
 def test_a_gpu_gives_the_same(capsys, heldout):
     code, out, _ = call(capsys, heldout, "--device", "cuda", "--json")

@@ -12,7 +12,7 @@ from pp4.engine.replay.reading import read_heldout
 from pp4.engine.replay.replaying import _Tally, replay
 from pp4.errors import BadInputError, Code, WrongError
 from pp4.kernels import expected as exact
-from pp4.kernels.block import SampledBlock
+from pp4.kernels.block import POISON_INT, SampledBlock
 from pp4.kernels.faults import Fault
 from pp4.kernels.head import values_of
 from pp4.kernels.reference_block import ReferenceBlock
@@ -180,6 +180,17 @@ def test_a_producer_with_another_candidate(held):
     assert found.expected.startswith(f"{drafts.ids[0, 1, one]}, ")
 
 
+def test_a_launch_that_writes_nothing_leaves_no_block_from_before(held):
+    producer = Producer(held, rows=4, device=CPU, make_block=ReferenceBlock)
+    producer.run(0, 4)
+    producer._block.run = lambda: None
+    with pytest.raises(WrongError) as caught:
+        producer.run(0, 4)
+    refusal = caught.value.refusal
+    # poison is no fault that there is
+    assert (refusal.where, refusal.found) == ("block 0, position 0", str(POISON_INT))
+
+
 @pytest.mark.parametrize("chain", ["sampled", "greedy"])
 def test_frozen_tokens_that_nobody_drew(held, chain):
     tokens = getattr(held, chain).tokens.clone()
@@ -200,6 +211,26 @@ def test_a_verifier_that_decides_otherwise_is_seen(held):
         with pytest.raises(WrongError) as caught:
             compare_exactly(arm, proposed, target, found, 4)
         assert caught.value.refusal.code is Code.OUTPUT_MISMATCH
+
+
+def test_a_target_that_cannot_be_verified_is_seen(held):
+    drafts = Producer(held, rows=4, device=CPU, make_block=ReferenceBlock).run(0, 4)
+    target = targets(held, ARMS[1], 0, 4).clone()
+    target[2, 1] /= 2
+    with pytest.raises(WrongError) as caught:
+        verdicts(ARMS[1], proposals(held, ARMS[1], drafts, 0), target, CPU)
+    refusal = caught.value.refusal
+    assert refusal.code is Code.OUTPUT_MISMATCH
+    assert (refusal.where, refusal.found) == ("T = 0.7, switch on, row 2", "the flaw TARGET")
+
+
+def test_words_are_those_of_the_file(held):
+    drafts = Producer(held, rows=4, device=CPU, make_block=ReferenceBlock).run(2, 4)
+    for arm in ARMS:
+        found = proposals(held, arm, drafts, 2)
+        for name in ("round", "position"):
+            assert [getattr(one, name) for one in found] == getattr(held, name)[2:].tolist()
+        assert [one.key for one in found] == [key % 2**64 for key in held.key[2:].tolist()]
 
 
 def test_more_blocks_than_rows_are_refused(held):
