@@ -117,8 +117,8 @@ class Producer:
         _compare("greedy token", greedy, held.greedy.tokens[first:last].numpy(), first, frozen)
         # a token can be right by a q that is not, and that q decides what is accepted
         exact = self._exact(base, first, last)
-        for name, found, wanted in (("candidate", ids, exact.ids), ("q", q, exact.q)):
-            _compare(name, found, wanted.cpu().numpy(), first, "of the exact reference")
+        for name, mine, wanted in (("candidate", ids, exact.ids), ("q", q, exact.q)):
+            _compare(name, mine, wanted.cpu().numpy(), first, "of the exact reference")
         return Drafts(ids, q, tokens, greedy)
 
     def _exact(self, base: Tensor, first: int, last: int) -> vectorised.Block:

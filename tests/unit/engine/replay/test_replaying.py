@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from pp4.engine.replay import replaying
 from pp4.engine.replay.arms import ARMS, compare_exactly, proposals, targets, verdicts
 from pp4.engine.replay.producing import Producer
 from pp4.engine.replay.reading import read_heldout
@@ -211,6 +212,20 @@ def test_a_verifier_that_decides_otherwise_is_seen(held):
         with pytest.raises(WrongError) as caught:
             compare_exactly(arm, proposed, target, found, 4)
         assert caught.value.refusal.code is Code.OUTPUT_MISMATCH
+
+
+def test_a_replay_asks_the_exact_verifier_too(held, monkeypatch):
+    def otherwise(*given):
+        found = verdicts(*given)
+        found.tokens[-1, 0] ^= 1
+        return found
+
+    monkeypatch.setattr(replaying, "verdicts", otherwise)
+    found = wrong(held)
+    assert (found.code, found.where) == (
+        Code.OUTPUT_MISMATCH,
+        "T = 0, switch either, row 1",
+    )
 
 
 def test_a_target_that_cannot_be_verified_is_seen(held):
