@@ -13,7 +13,7 @@ from pp4.config import INTERPRETED, ON_GPUS
 from pp4.engine.replay import program
 from pp4.engine.replay.reading import read_heldout
 from pp4.engine.replay.replaying import replay
-from pp4.errors import Code, Exit, Refusal, UsageError, WrongError
+from pp4.errors import BadInputError, Code, Exit, Refusal, UsageError, WrongError
 from pp4.kernels import interpreting
 from pp4.kernels.reference_block import ReferenceBlock
 from pp4.qualify import machine
@@ -211,6 +211,30 @@ def test_a_program_that_is_started_otherwise(capsys, words, found):
     said = json.loads(capsys.readouterr().out)["refusal"]
     assert said["code"] == Code.USAGE
     assert found in said["found"]
+
+
+@pytest.mark.parametrize(("part", "limit", "replayed"), [(None, 3, 3), (None, 16, 4), (4, 3, 4)])
+def test_an_interpreter_replays_a_few_blocks_where_nobody_says_how_many(
+    monkeypatch, here, heldout, part, limit, replayed
+):
+    seen = []
+    monkeypatch.setattr(program, "replay", lambda held, **how: seen.append(how) or {})
+    monkeypatch.setattr(program, "INTERPRETED_PART", limit)
+    asked = program.ReplayFile(heldout=str(heldout), device="interpreter", part=part)
+    assert program.run_replay(asked)["producer"]["device"] == "interpreter"
+    assert [(how["part"], how["device"]) for how in seen] == [(replayed, CPU)]
+
+
+def test_a_kernel_of_another_kind_than_was_asked_for(monkeypatch, here, heldout):
+    monkeypatch.setattr(program.sampled_fused, "interpreted", lambda _: False)
+    asked = program.ReplayFile(heldout=str(heldout), device="interpreter", part=1)
+    with pytest.raises(BadInputError) as caught:
+        program.run_replay(asked)
+    refusal = caught.value.refusal
+    assert (refusal.where, refusal.expected) == (
+        "environment",
+        "TRITON_INTERPRET=1 for device interpreter",
+    )
 
 
 def test_a_fault_of_ours_is_not_blamed_on_the_arguments(monkeypatch):
