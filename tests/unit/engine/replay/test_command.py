@@ -73,6 +73,9 @@ def test_a_file_is_made(capsys, here, heldout, pair, tmp_path):
     assert out.read_bytes() == heldout.read_bytes()
     assert f"sha256: {read_heldout(out).sha256}" in text.splitlines()
     assert "blocks: 4" in text.splitlines()
+    fewer = [*given, "--documents", 1, "--blocks", 3, "--length", 10, "--out", tmp_path / "fewer"]
+    _, text, _ = call(capsys, "make-heldout", *fewer)
+    assert {"documents: 1", "blocks: 3", "tokens: 10"} <= set(text.splitlines())
 
 
 def test_frozen_tokens_that_the_kernel_does_not_draw_end_with_1(capsys, here, short, tmp_path):
@@ -137,6 +140,21 @@ def test_tables_for_people(capsys, asked, heldout):
             *counts.split(),
         ]
         assert wanted in [line.split() for line in lines]
+        for place, one in enumerate(arm["positions"], start=1):
+            reached = one["reached"]
+            wanted = [arm["temperature"], arm["switch"], str(place), str(reached)]
+            wanted += [str(one["accepted"])]
+            wanted += [f"{one['accepted'] / reached:.3f}"] if reached else ["none", "reached"]
+            rate = one["expected_rate"]
+            wanted += ["none", "reach"] if rate is None else [f"{rate:.3f}"]
+            assert [*wanted, f"{one['shared']:.3f}"] in [line.split() for line in lines]
+    for place, one in enumerate(found["truncation"], start=1):
+        shared = one["shared"]
+        assert (
+            f"truncation at position {place}: total variation {one['mean']:.4f} on average, "
+            f"{one['largest']:.4f} at most; min(P, Q) without it "
+            f"{shared['0.7']:.3f} at T = 0.7, {shared['1.0']:.3f} at T = 1.0"
+        ) in lines
     assert "replayed: 4 of 4 blocks, documents: 2, by the exact verifier as well: 4" in lines
     assert "producer: interpreter, a name" in lines
     for name, digest in found["digests"].items():
