@@ -10,6 +10,7 @@ import torch
 from pp4 import cli
 from pp4.cli.replay import replay as group
 from pp4.config import INTERPRETED, ON_GPUS
+from pp4.console import replays
 from pp4.engine.replay import program
 from pp4.engine.replay.reading import read_heldout
 from pp4.engine.replay.replaying import replay
@@ -160,6 +161,16 @@ def test_tables_for_people(capsys, asked, heldout):
     for name, digest in found["digests"].items():
         assert f"sha256 of {name}: {digest}" in lines
     assert sum("no interval: too few documents (2; 30 are needed)" in line for line in lines) == 4
+
+
+def test_rates_are_of_the_blocks_that_reach_a_position():
+    first = {"reached": 4, "accepted": 3, "expected_rate": 0.5, "shared": 0.25}
+    second = {"reached": 3, "accepted": 1, "expected_rate": 0.125, "shared": 0.75}
+    arm = {"temperature": "1.0", "switch": "on", "blocks": 4, "positions": [first, second]}
+    assert replays.positions({"arms": [arm]}) == [
+        ("1.0", "on", 1, 4, 3, "0.750", "0.500", "0.250"),
+        ("1.0", "on", 2, 3, 1, "0.333", "0.125", "0.750"),
+    ]
 
 
 def test_an_interval_is_printed(capsys, asked, heldout, monkeypatch):
