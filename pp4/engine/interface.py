@@ -1,9 +1,11 @@
 """What decoding and replay ask of a target model: the seam between them and its weights.
 
 A target keeps keys and values of the tokens of each sequence.  Every step runs arrays of one fixed
-shape, so the bits of a token's logits and features depend on the tokens before it and on nothing
-else: not on its place in a window, nor on the sequences beside it.  That is what makes greedy
-decoding with drafts equal to greedy decoding without them, token for token.
+shape, so the bits of a token's logits and features depend on the tokens before it, on how many of
+these came by :meth:`Target.prefill`, and on nothing else: not on its place in a window, nor on the
+sequences beside it.  A prompt's own bits depend on the tokens before them alone.  That is what
+makes greedy decoding with drafts equal to greedy decoding without them, token for token, as long as
+nothing that was decoded is given to ``prefill`` again.
 """
 
 from __future__ import annotations

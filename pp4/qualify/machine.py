@@ -33,10 +33,11 @@ def ask_machine(
     kinds: Mapping[int, type[Pp4Error]] = MappingProxyType({}),
     where: str = MODULE,
 ) -> Mapping[str, object]:
-    """Return what :class:`pp4.wire.machine.Machine` describes, not yet validated.
+    """Return the one JSON object that a program of this package answers, not yet validated.
 
     Args:
-        argv: the program to ask; :data:`PROGRAM` where None.
+        argv: the program to ask; where None, :data:`PROGRAM`, whose answer
+            :class:`pp4.wire.machine.Machine` describes.
         gpus: UUIDs of the pair that it runs a block on; the first pair of all where there are none.
         limit_s: seconds until it is killed.
         environment: what it gets besides.
@@ -100,7 +101,8 @@ def _answer(
         return tree
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
     found = f"exit code {done.returncode}, {said[-1] if said else json.dumps(tree)}"
-    raise RefusedError(Refusal(Code.UNREADABLE, where, "facts of this machine", shown(found, 300)))
+    expected = "one JSON object, and exit code 0"
+    raise RefusedError(Refusal(Code.UNREADABLE, where, expected, shown(found, 300)))
 
 
 def subject_of(

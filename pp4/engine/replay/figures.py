@@ -25,14 +25,12 @@ class Measured:
     """One block of an arm.
 
     Attributes:
-        document: of the block.
         accepted: tokens that the words accepted, 0 to n.
         words: for each position how many of 2**64 words accept its token.
         shared: for each position the sum of min(P, Q) over the vocabulary in units of 2**-48: the
             chance of acceptance with the token averaged out as well.
     """
 
-    document: int
     accepted: int
     words: tuple[int, ...]
     shared: tuple[int, ...]
@@ -52,15 +50,12 @@ class Measured:
         return sum(self.expected, Fraction(0))
 
 
-def measured(
-    proposal: Proposal, target: NDArray[np.float32], *, document: int, accepted: int
-) -> Measured:
+def measured(proposal: Proposal, target: NDArray[np.float32], accepted: int) -> Measured:
     """Measure a block.
 
     Args:
         proposal: of depth n.
         target: ``[n + 1, V]`` probabilities.
-        document: of the block.
         accepted: what the verifier decided.
     """
     rows = target_weights(target[: proposal.depth]).rows
@@ -76,7 +71,7 @@ def measured(
             # at T = 0 the distribution has one token, so the same words decide
             shared.append(own)
             words.append(accepting_words(own, TOTAL // TICKET_WEIGHT))
-    return Measured(document, accepted, tuple(words), tuple(shared))
+    return Measured(accepted, tuple(words), tuple(shared))
 
 
 def summary(blocks: Sequence[Measured]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ something that is not itself.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -291,7 +292,7 @@ def make_heldout(
         RefusedError: a file or a checkpoint that cannot be read or is not supported; ``EXISTS`` or
             ``UNWRITABLE``.
     """
-    if out.exists():
+    if os.path.lexists(out):
         # looked for again when it is written; here it saves the models' work
         expected, found = "no file of that name", "a file"
         raise RefusedError(Refusal(Code.EXISTS, shown(str(out)), expected, found))

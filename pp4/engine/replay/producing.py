@@ -1,14 +1,15 @@
 """Runs the producer over frozen base logits: the sampled kernel, and the original selector.
 
 Both shards are in one launch, so nothing is exchanged.  The numerical definition leaves a device no
-choice, so tokens other than the frozen ones are an error of the producer, never noise.
+choice, so tokens other than the frozen ones, and candidates or q other than those of the exact
+reference, are an error of the producer, never noise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -19,12 +20,13 @@ from pp4.drafter.config import split_of
 from pp4.drafter.selector import Columns, OriginalSelector
 from pp4.engine.replay.heldout import Heldout
 from pp4.errors import BadInputError, Code, Refusal, WrongError
+from pp4.kernels import vectorised
 from pp4.kernels.block import Outputs, Request, SampledBlock
 from pp4.kernels.faults import Fault
 from pp4.kernels.geometry import Geometry
 from pp4.kernels.head import Head, values_of
 from pp4.kernels.link import SoloLink
-from pp4.kernels.sampled_fused import INACTIVE
+from pp4.kernels.sampled_fused import INACTIVE, SAMPLED
 
 MakeBlock = Callable[..., SampledBlock]
 """Makes the sampled block; :class:`SampledBlock` itself, or what a test puts in its place."""
@@ -90,11 +92,12 @@ class Producer:
             last: past the last; at most ``rows`` of them.
 
         Returns:
-            Their drafts, which are the frozen ones.
+            Their drafts: what the producer wrote, found equal to what is right.
 
         Raises:
             BadInputError: no blocks, or too many.
-            WrongError: ``OUTPUT_MISMATCH``: an error word, or another token than the frozen one.
+            WrongError: ``OUTPUT_MISMATCH``: an error word, another token than the frozen one, or
+                candidates or a q that are not those of the exact reference.
         """
         if not 0 < last - first <= self.rows:
             raise BadInputError.of("blocks", f"1 to {self.rows}", str(last - first))
@@ -103,14 +106,38 @@ class Producer:
         bad = np.argwhere(outputs.error[:count])
         if len(bad):
             row, index = bad[0].tolist()
-            found = Fault(int(outputs.error[row, index])).name
+            found = _fault(int(outputs.error[row, index]))
             raise _mismatch(f"block {first + row}, position {index}", "no error word", found)
         base = held.base[first:last].to(self._device)
         best = greedy_tokens(self._w1, self._w2, base, held.anchor[first:last])
-        tokens, greedy = outputs.token[:count], best.numpy()
-        _compare("sampled", tokens, held.sampled.tokens[first:last].numpy(), first)
-        _compare("greedy", greedy, held.greedy.tokens[first:last].numpy(), first)
-        return Drafts(outputs.ids[:count], outputs.q[:count], tokens, greedy)
+        ids, q, tokens = (one[:count] for one in (outputs.ids, outputs.q, outputs.token))
+        greedy = best.numpy()
+        frozen = "as frozen"
+        _compare("sampled token", tokens, held.sampled.tokens[first:last].numpy(), first, frozen)
+        _compare("greedy token", greedy, held.greedy.tokens[first:last].numpy(), first, frozen)
+        # a token can be right by a q that is not, and that q decides what is accepted
+        exact = self._exact(base, first, last)
+        for name, mine, wanted in (("candidate", ids, exact.ids), ("q", q, exact.q)):
+            _compare(name, mine, wanted.cpu().numpy(), first, "of the exact reference")
+        return Drafts(ids, q, tokens, greedy)
+
+    def _exact(self, base: Tensor, first: int, last: int) -> vectorised.Block:
+        """What the sampled path has to give, by arithmetic that the kernel has no part in."""
+        held = self._held
+        key, position, round, anchor = (
+            one[first:last].to(self._device)
+            for one in (held.key, held.position, held.round, held.anchor)
+        )
+        return vectorised.block(
+            self._w1.view(torch.int16),
+            self._w2.view(torch.int16),
+            base=base.view(torch.int16),
+            mode=torch.full_like(anchor, SAMPLED),
+            key=key,
+            position=position,
+            round=round,
+            anchor=anchor.long(),
+        )
 
     def _sampled(self, first: int, last: int) -> Outputs:
         """The kernel's outputs, rows of padding behind the blocks."""
@@ -163,13 +190,22 @@ def _nobody(mine: Tensor) -> Tensor:
     raise BadInputError.of("gather", "both shards in one process", f"a row of {mine.shape}")
 
 
-def _compare(chain: str, found: NDArray[np.int32], frozen: NDArray[np.int32], first: int) -> None:
-    other = np.argwhere(found != frozen)
+def _compare(name: str, found: NDArray[Any], wanted: NDArray[Any], first: int, source: str) -> None:
+    """Refuse at the first place that differs; blocks are counted from ``first``."""
+    other = np.argwhere(found != wanted)
     if len(other):
-        row, index = other[0].tolist()
-        where = f"block {first + row}, position {index}: {chain} token"
-        expected = f"{frozen[row, index]}, as frozen"
-        raise _mismatch(where, expected, str(found[row, index]))
+        row, index, *rank = place = tuple(other[0].tolist())
+        which = " ".join([name, *map(str, rank)])
+        where = f"block {first + row}, position {index}: {which}"
+        raise _mismatch(where, f"{wanted[place]!s}, {source}", str(found[place]))
+
+
+def _fault(word: int) -> str:
+    """What an error word is called; one that nobody has defined is told as it is."""
+    try:
+        return Fault(word).name
+    except ValueError:
+        return str(word)
 
 
 def _mismatch(where: str, expected: str, found: str) -> WrongError:

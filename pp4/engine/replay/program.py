@@ -13,12 +13,12 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import torch
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from pp4.engine.replay.making import DEPTH, Plan, make_heldout
+from pp4.engine.replay.making import Plan, make_heldout
 from pp4.engine.replay.reading import read_heldout
 from pp4.engine.replay.replaying import replay
 from pp4.errors import BadInputError, Code, Exit, Pp4Error, Refusal, UsageError
@@ -55,8 +55,10 @@ class MakeFile(Model):
     documents: int
     blocks: int
     length: int
-    depth: int = Field(default=DEPTH)
     device: Literal["cpu", "cuda"]
+
+
+_Asked = TypeVar("_Asked", bound=Model)
 
 
 def run_replay(asked: ReplayFile) -> dict[str, Any]:
@@ -87,9 +89,7 @@ def run_replay(asked: ReplayFile) -> dict[str, Any]:
 
 def run_make(asked: MakeFile) -> dict[str, Any]:
     """Make a file and say what is in it."""
-    plan = Plan(
-        documents=asked.documents, blocks=asked.blocks, length=asked.length, depth=asked.depth
-    )
+    plan = Plan(documents=asked.documents, blocks=asked.blocks, length=asked.length)
     held = make_heldout(
         target=Path(asked.target),
         drafter=Path(asked.drafter),
@@ -116,19 +116,21 @@ def _device(name: str) -> torch.device:
 
 
 def _answer(arguments: Sequence[str]) -> dict[str, Any]:
+    if len(arguments) != 2:
+        raise _usage("a verb and one JSON object", f"{len(arguments)} words")
+    verb, text = arguments
+    if verb == "replay":
+        return run_replay(_asked(ReplayFile, text))
+    if verb == "make":
+        return run_make(_asked(MakeFile, text))
+    raise _usage("replay or make", verb)
+
+
+def _asked(kind: type[_Asked], text: str) -> _Asked:
     try:
-        verb, text = arguments
-        if verb == "replay":
-            return run_replay(ReplayFile.model_validate_json(text))
-        if verb == "make":
-            return run_make(MakeFile.model_validate_json(text))
+        return kind.model_validate_json(text)
     except ValidationError as error:
         raise _usage("arguments that fit", wrong_with(error)) from error
-    except ValueError as error:
-        if isinstance(error, Pp4Error):
-            raise
-        raise _usage("a verb and one JSON object", str(error)) from error
-    raise _usage("replay or make", verb)
 
 
 def _usage(expected: str, found: str) -> UsageError:

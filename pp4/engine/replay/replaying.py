@@ -91,10 +91,7 @@ def _verify(
         accepted = int(found.accepted[row])
         for array in (found.accepted[row : row + 1], found.tokens[row]):
             tally.verdicts[arm].update(array.astype("<i4").tobytes())
-        document = int(held.document[first + row])
-        tally.measured[arm].append(
-            figures.measured(proposal, target[row].numpy(), document=document, accepted=accepted)
-        )
+        tally.measured[arm].append(figures.measured(proposal, target[row].numpy(), accepted))
 
 
 def _report(held: Heldout, part: int, tally: _Tally) -> dict[str, Any]:

@@ -94,6 +94,9 @@ class CausalTarget:
             raise BadInputError.of("rows", "a slot once", f"slots {slots}")
         added = [(row.slot, self._lengths[row.slot], row.tokens) for row in rows]
         windows = self._windows(added, 0, self.slots, self.window)
+        # from here on the cache changes: what an earlier step left there cannot be kept any more
+        for row in rows:
+            self._stepped[row.slot] = None
         hidden, features = self._decoder.run(windows)
         logits = (on_grid(hidden) @ self._head.T).float().view(self.slots, self.window, -1)
         for row in rows:

@@ -44,5 +44,7 @@ def trained(tmp_path_factory, library):
     from examples.mini.train import main
 
     out = tmp_path_factory.mktemp("mini") / "out"
-    assert main(["--smoke", "--device", "cpu", "--out", str(out), "--text", str(library)]) == 0
+    few = ["--target-steps", "40", "--drafter-steps", "60"]
+    words = ["--smoke", "--device", "cpu", "--out", str(out), "--text", str(library), *few]
+    assert main(words) == 0
     return out

@@ -117,3 +117,15 @@ def closed(header, tensors, *, seal=True):
         digests = {name: tensor_sha256(one) for name, one in tensors.items()}
         header = {**header, "tensors": digests}
     return save(tensors, metadata={METADATA: dump(header).decode()})
+
+
+def cut(raw, depth):
+    """The bytes of a file, its blocks cut to their first positions."""
+    header, tensors = opened(raw)
+    ends = {"targets": (slice(None), slice(depth + 1)), "argmax": (slice(depth + 1),)}
+    ends |= dict.fromkeys(("base", "previous", "tokens"), (slice(depth),))
+    for name, one in tensors.items():
+        own, part = name.split(".") if "." in name else ("", name)
+        if own != "document" and part in ends:
+            tensors[name] = one[(slice(None), *ends[part])].contiguous()
+    return closed({**header, "sizes": {**header["sizes"], "depth": depth}}, tensors)

@@ -14,7 +14,7 @@ from pp4.drafter.checkpoint import synthetic
 from pp4.engine.replay.making import make_heldout
 from pp4.engine.replay.reading import read_heldout
 from pp4.kernels import interpreting
-from tests.unit.engine.replay.cases import DOCUMENTS, DRAFTER, PLAN, TARGET
+from tests.unit.engine.replay.cases import DOCUMENTS, DRAFTER, PLAN, TARGET, cut
 from tests.unit.engine.target import checkpoints
 
 interpreting.map_once()
@@ -57,3 +57,11 @@ def heldout(pair):
 def held(heldout):
     """What is in it; whoever changes a tensor clones it first."""
     return read_heldout(heldout)
+
+
+@pytest.fixture(scope="session")
+def short(heldout):
+    """Path of that file, blocks cut to two positions: an interpreted kernel takes long."""
+    path = heldout.with_name("short")
+    path.write_bytes(cut(heldout.read_bytes(), 2))
+    return path

@@ -16,6 +16,8 @@ from pp4.engine.replay.interval import mean_difference
 from pp4.engine.replay.replaying import replay
 from pp4.engine.replay.weights import WORDS, accepting_words, target_weights
 from pp4.kernels import dyadic24, philox
+from pp4.kernels import reference as exact_row
+from pp4.kernels.head import values_of
 from pp4.kernels.purposes import ACCEPT
 from pp4.kernels.reference_block import ReferenceBlock
 from pp4.verifier import reference
@@ -28,6 +30,7 @@ CPU = torch.device("cpu")
 HALF, QUARTER, EIGHTH = 0.5, 0.25, 0.125
 P = [HALF, QUARTER, EIGHTH, EIGHTH]
 FLAT = [QUARTER] * 4
+MEANS = ("decided", "expected")
 
 
 def key_that_draws(*tokens):
@@ -142,8 +145,9 @@ def test_nobody_reaches_what_comes_after_a_token_without_a_chance():
 
 def test_truncation_by_hand():
     # 40 equal logits: q has 32 of them
-    whole = [1 / 40] * 40
-    held = by_hand(np.zeros((1, 1, 40)), [5], [[whole] * 2, [[0.0] * 32 + [1 / 8] * 8] * 2])
+    whole, behind = [1 / 40] * 40, [0.0] * 32 + [1 / 8] * 8
+    # what stands after the last token is another one, and nothing of it counts
+    held = by_hand(np.zeros((1, 1, 40)), [5], [[whole, behind], [behind, whole]])
     found = replay(held, part=1, rows=1, device=CPU, make_block=ReferenceBlock)
     (lost,) = found["truncation"]
     assert lost["mean"] == lost["largest"] == pytest.approx(8 / 40, abs=1e-12)
@@ -163,6 +167,19 @@ def test_the_softmax_is_that_of_tau():
     found = replay(held, part=1, rows=1, device=CPU, make_block=ReferenceBlock)
     # all four are candidates: what is left is the rounding to tickets
     assert 0 < found["truncation"][0]["mean"] < 2e-6
+
+
+def test_the_softmax_is_of_logits_along_the_sampled_chain(held):
+    assert held.sampled.previous.tolist() != held.greedy.previous.tolist()
+    w1, w2, base = (
+        values_of(one.view(torch.int16)) for one in (held.w1, held.w2, held.base[1:4].contiguous())
+    )
+    found = truncation.untruncated(held, 1, 4)
+    for block, index in product(range(3), range(5)):
+        bias = exact_row.markov_bias(w1[held.sampled.previous[1 + block, index]], w2)
+        logits = np.asarray(exact_row.conditioned(base[block, index], bias), np.float64)
+        powers = np.exp(logits / 0.7)
+        np.testing.assert_allclose(found[block, index], powers / powers.sum(), rtol=1e-12)
 
 
 @given(st.integers(0, TOTAL), st.integers(1, dyadic24.TICKETS))
@@ -213,7 +230,7 @@ def test_the_expected_length_is_that_of_every_path_of_the_verifier(seed, mode, d
                 return edges[place] - 1 if takes[place] else edges[place]
 
             mean += chance * reference.verify(one, targets, words).accepted
-    assert figures.measured(one, p, document=0, accepted=0).expected_length == mean
+    assert figures.measured(one, p, accepted=0).expected_length == mean
 
 
 def edge(one, targets, place):
@@ -242,7 +259,7 @@ def test_shared_is_the_chance_with_the_token_averaged_out():
     for token, count in enumerate(tickets):
         if count:
             one = proposal(Mode.SAMPLED, [dict(enumerate(tickets))], [token], vocab)
-            found = figures.measured(one, p, document=0, accepted=0)
+            found = figures.measured(one, p, accepted=0)
             mean += Fraction(count, dyadic24.TICKETS) * found.expected_length
     # a chance is a whole number of words, rounded up
     assert 0 <= mean - Fraction(found.shared[0], TOTAL) < Fraction(1, WORDS)
@@ -253,6 +270,16 @@ def test_an_interval_needs_documents():
     few = mean_difference([one // 2 for one in range(58)], differences)
     assert few == {"mean": pytest.approx(sum(one % 3 for one in range(58)) / 58), "interval": None}
     assert mean_difference(list(range(58)), differences)["interval"] is not None
+
+
+@pytest.mark.parametrize("count", [29, 30])
+def test_a_replay_counts_documents_and_not_blocks(count):
+    documents = [block // 2 for block in range(2 * count)]
+    held = by_hand(np.zeros((2 * count, 1, 4)), documents, [[P] * 2] * 2, documents=documents)
+    found = replay(held, part=2 * count, rows=64, device=CPU, make_block=ReferenceBlock)
+    assert found["part"]["documents"] == count
+    intervals = [one[name]["interval"] for one in found["differences"] for name in MEANS]
+    assert [one is not None for one in intervals] == [count == 30] * 4
 
 
 def test_an_interval_of_equal_differences_is_a_point():
@@ -277,4 +304,5 @@ def test_an_interval_is_as_wide_as_documents_differ():
     # nor does a document of many blocks count as many documents
     lengths = [Fraction(1)] * 971 + [Fraction(0)] * 29
     one_large = mean_difference(sorted([*range(30), *[0] * 970]), lengths)
-    assert one_large["interval"][0] < 0.7 < one_large["mean"]
+    low, high = one_large["interval"]
+    assert low < 0.7 < one_large["mean"] < high

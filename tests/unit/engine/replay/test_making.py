@@ -175,6 +175,12 @@ def test_files_that_are_not_there(pair, tmp_path):
         assert refused(pair, tmp_path, **{name: tmp_path / "gone"}).code is Code.UNREADABLE
 
 
+def test_a_name_that_no_file_can_have(pair, tmp_path):
+    with pytest.raises(RefusedError) as caught:
+        made(pair, tmp_path / ("n" * 300))
+    assert caught.value.refusal.code is Code.UNWRITABLE
+
+
 def test_a_file_is_not_written_over(pair, tmp_path):
     (tmp_path / "a").touch()
     # seen before anything is read

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from pp4.engine.replay import replaying
 from pp4.engine.replay.arms import ARMS, compare_exactly, proposals, targets, verdicts
 from pp4.engine.replay.producing import Producer
+from pp4.engine.replay.reading import read_heldout
 from pp4.engine.replay.replaying import _Tally, replay
 from pp4.errors import BadInputError, Code, WrongError
 from pp4.kernels import expected as exact
-from pp4.kernels.block import SampledBlock
+from pp4.kernels.block import POISON_INT, SampledBlock
 from pp4.kernels.faults import Fault
 from pp4.kernels.head import values_of
 from pp4.kernels.reference_block import ReferenceBlock
@@ -19,13 +21,14 @@ from pp4.kernels.reference_block import ReferenceBlock
 CPU = torch.device("cpu")
 
 
-def test_the_kernel_and_the_exact_reference_give_one_report(held):
+def test_the_kernel_and_the_exact_reference_give_one_report(short):
+    short = read_heldout(short)
     # two rows: the last launch has one of padding
-    kernel = replay(held, part=3, rows=2, device=CPU)
-    reference = replay(held, part=3, rows=1, device=CPU, make_block=ReferenceBlock)
+    kernel = replay(short, part=3, rows=2, device=CPU)
+    reference = replay(short, part=3, rows=1, device=CPU, make_block=ReferenceBlock)
     assert kernel == reference
     assert kernel["part"] == {"blocks": 3, "of": 4, "documents": 2, "exact": 3}
-    assert kernel["digests"]["file"] == held.sha256
+    assert kernel["digests"]["file"] == short.sha256
 
 
 class ByRows:
@@ -134,7 +137,59 @@ def test_a_producer_with_an_error_word(held):
 
 def test_a_producer_whose_q_is_no_tickets(held):
     found = wrong(held, mutant("q", (0, 2, 0), lambda q: q + 2**-20))
-    assert (found.code, found.where) == (Code.BAD_PROPOSAL, "proposal tickets[2]")
+    assert (found.code, found.where) == (Code.OUTPUT_MISMATCH, "block 0, position 2: q 0")
+
+
+def others(held, block, index):
+    """Two places in the list of a position that its token does not have."""
+    drafts = Producer(held, rows=4, device=CPU, make_block=ReferenceBlock).run(0, 4)
+    places = np.flatnonzero(drafts.ids[block, index] != drafts.tokens[block, index])
+    return drafts, places[0], places[-1]
+
+
+def test_the_token_is_right_and_q_is_that_of_other_tickets(held):
+    """Well-formed throughout: it would be verified, and what is emitted would not be the target's.
+
+    Row 1 of the second launch is block 3.
+    """
+    drafts, one, two = others(held, 3, 4)
+    q = drafts.q[3, 4].copy()
+    wanted = str(q[one])
+    q[[one, two]] = q[[two, one]]
+    proposed = replace(drafts, q=drafts.q.copy())
+    proposed.q[3, 4] = q
+    assert len(proposals(held, ARMS[1], proposed, 0)) == 4
+
+    class Mutant(ReferenceBlock):
+        def outputs(self):
+            found = super().outputs()
+            if found.token[1].tolist() == held.sampled.tokens[3].tolist():
+                found.q[1, 4] = q
+            return found
+
+    found = wrong(held, Mutant)
+    assert (found.code, found.where) == (Code.OUTPUT_MISMATCH, f"block 3, position 4: q {one}")
+    assert (found.expected, found.found) == (f"{wanted}, of the exact reference", str(q[one]))
+
+
+def test_a_producer_with_another_candidate(held):
+    drafts, one, _ = others(held, 0, 1)
+    own = set(drafts.ids[0, 1].tolist())
+    other = next(token for token in range(150) if token not in own)
+    found = wrong(held, mutant("ids", (0, 1, one), lambda _: other))
+    assert found.where == f"block 0, position 1: candidate {one}"
+    assert found.expected.startswith(f"{drafts.ids[0, 1, one]}, ")
+
+
+def test_a_launch_that_writes_nothing_leaves_no_block_from_before(held):
+    producer = Producer(held, rows=4, device=CPU, make_block=ReferenceBlock)
+    producer.run(0, 4)
+    producer._block.run = lambda: None
+    with pytest.raises(WrongError) as caught:
+        producer.run(0, 4)
+    refusal = caught.value.refusal
+    # poison is no fault that there is
+    assert (refusal.where, refusal.found) == ("block 0, position 0", str(POISON_INT))
 
 
 @pytest.mark.parametrize("chain", ["sampled", "greedy"])
@@ -157,6 +212,40 @@ def test_a_verifier_that_decides_otherwise_is_seen(held):
         with pytest.raises(WrongError) as caught:
             compare_exactly(arm, proposed, target, found, 4)
         assert caught.value.refusal.code is Code.OUTPUT_MISMATCH
+
+
+def test_a_replay_asks_the_exact_verifier_too(held, monkeypatch):
+    def otherwise(*given):
+        found = verdicts(*given)
+        found.tokens[-1, 0] ^= 1
+        return found
+
+    monkeypatch.setattr(replaying, "verdicts", otherwise)
+    found = wrong(held)
+    assert (found.code, found.where) == (
+        Code.OUTPUT_MISMATCH,
+        "T = 0, switch either, row 1",
+    )
+
+
+def test_a_target_that_cannot_be_verified_is_seen(held):
+    drafts = Producer(held, rows=4, device=CPU, make_block=ReferenceBlock).run(0, 4)
+    target = targets(held, ARMS[1], 0, 4).clone()
+    target[2, 1] /= 2
+    with pytest.raises(WrongError) as caught:
+        verdicts(ARMS[1], proposals(held, ARMS[1], drafts, 0), target, CPU)
+    refusal = caught.value.refusal
+    assert refusal.code is Code.OUTPUT_MISMATCH
+    assert (refusal.where, refusal.found) == ("T = 0.7, switch on, row 2", "the flaw TARGET")
+
+
+def test_words_are_those_of_the_file(held):
+    drafts = Producer(held, rows=4, device=CPU, make_block=ReferenceBlock).run(2, 4)
+    for arm in ARMS:
+        found = proposals(held, arm, drafts, 2)
+        for name in ("round", "position"):
+            assert [getattr(one, name) for one in found] == getattr(held, name)[2:].tolist()
+        assert [one.key for one in found] == [key % 2**64 for key in held.key[2:].tolist()]
 
 
 def test_more_blocks_than_rows_are_refused(held):

@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from pp4.engine.interface import Row
 from pp4.engine.target.exact import VALUE_BITS, WEIGHT_BITS, on_grid, silu
@@ -22,7 +21,7 @@ def same(found, expected):
     return all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     st.sampled_from([SMALL, ODD]),
     st.integers(0, 3),
@@ -74,7 +73,8 @@ def test_a_wider_target_has_the_bits_of_plain_decoding_too(device, slots):
 @pytest.mark.parametrize(("slots", "window"), [(7, 1), (1, 7), (5, 2)])
 def test_threads_do_not_bring_places_back(slots, window):
     """With two, a GEMM of FP32 of these heights gives some rows other bits than their twins."""
-    target = target_of(WIDE, taps=(0, 1), slots=slots, window=window, context=64)
+    one_layer = replace(WIDE, layers=1)
+    target = target_of(one_layer, taps=(0,), slots=slots, window=window, context=16)
     tokens, before = tokens_of(16, WIDE.vocab), torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -164,31 +164,29 @@ def test_no_last_bit_of_silu_shows_in_bf16():
         assert torch.equal((wide / (1 + torch.exp(-wide)) * factor).bfloat16(), silu(finite))
 
 
-class Reading(TorchDispatchMode):
-    """Counts values that are read back from tensors."""
+READS = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal"}
 
-    def __init__(self):
-        super().__init__()
-        self.read = 0
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.read += func in (
-            torch.ops.aten._local_scalar_dense.default,
-            torch.ops.aten.nonzero.default,
-            torch.ops.aten.equal.default,
-        )
-        return func(*args, **(kwargs or {}))
+def reads_of(call):
+    """By which operators values are read back from tensors."""
+    # of what runs on a CPU it notes every operator, also those that others call
+    with torch.autograd.profiler.profile() as noted:
+        call()
+    names = {one.name for one in noted.function_events}
+    assert names
+    return names & READS
 
 
 def test_a_step_reads_nothing_back():
     target = target_of(SMALL)
     target.prefill(0, [1, 2])
-    with Reading() as reading:
-        assert torch.ones(1).item() == 1
-        seen = reading.read
+
+    def step():
         target.step([Row(0, [3, 4]), Row(2, [1])])
         target.keep(0, 1)
-    assert (seen, reading.read) == (1, 1)
+
+    assert reads_of(torch.ones(1).item) == {"aten::_local_scalar_dense"}
+    assert reads_of(step) == set()
 
 
 @pytest.mark.gpu

@@ -2,8 +2,6 @@
 
 import json
 import pickle
-import subprocess
-import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -152,17 +150,3 @@ def test_a_drafter_goes_beside_it(tmp_path):
     assert (config.vocab, config.hidden) == (SMALL.vocab, SMALL.hidden)
     assert config.target_layers == TAPS
     assert config.block == 4
-
-
-def test_it_can_be_tried_in_one_line(tmp_path):
-    program = (
-        "from pp4.engine.target.load import load; import sys; print(load(sys.argv[1]).config.vocab)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(write(tmp_path))],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "37\n", "")

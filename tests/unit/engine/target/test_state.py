@@ -118,6 +118,22 @@ def test_a_step_that_was_not_kept_from_gives_way_to_the_next():
     assert torch.equal(found.logits[0, 0], expected.logits[0, 0])
 
 
+def test_a_step_that_fails_half_way_cannot_be_kept_from(monkeypatch):
+    """Nor the one before it, whose place in the cache the failed one may have taken."""
+    target = target_of(SMALL)
+    target.step([Row(1, [1, 2, 3])])
+
+    def full(*_):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(target._decoder, "_feed_forward", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        target.step([Row(1, [4, 5])])
+    with pytest.raises(BadInputError, match="not kept from"):
+        target.keep(1, 2)
+    assert target.length(1) == 0
+
+
 def test_a_prompt_empties_its_slot_and_forgets_its_step():
     target, fresh = started(), target_of(SMALL, context=CONTEXT)
     for one in (target, fresh):
