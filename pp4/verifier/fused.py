@@ -49,8 +49,8 @@ class Tiling:
 
     Attributes:
         tile: ids that one program scans, at most 2**12.
-        part: ids that are looked at one by one in the end, a divisor of ``tile``.
-        tiles: that a distribution has at most.
+        part: ids that are looked at one by one in the end, a divisor of ``tile``, at most 2**6.
+        tiles: that a distribution has at most, itself at most 2**7.
         scan_warps: of a program of the scan.
         row_warps: of the program of a row.
     """

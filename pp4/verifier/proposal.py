@@ -75,6 +75,16 @@ def bad_proposal(where: str, expected: str, found: str) -> WrongError:
     )
 
 
+def require_temperature(temperature: float) -> None:
+    """Refuse what is no temperature of a request.
+
+    Raises:
+        BadInputError: below 0, infinite, or no number.
+    """
+    if not 0 <= temperature < float("inf"):
+        raise BadInputError.of("temperature", "0 or above, finite", repr(temperature))
+
+
 def mode_of(drafted: drafts.Mode, temperature: float) -> Mode:
     """Return the mode by which a reply is verified.
 
@@ -86,8 +96,7 @@ def mode_of(drafted: drafts.Mode, temperature: float) -> Mode:
         BadInputError: no temperature.
         WrongError: BAD_PROPOSAL: a sampled draft for a request at temperature 0.
     """
-    if not 0 <= temperature < float("inf"):
-        raise BadInputError.of("temperature", "0 or above, finite", repr(temperature))
+    require_temperature(temperature)
     if temperature > 0:
         return Mode.SAMPLED if drafted == "sampled" else Mode.DELTA
     if drafted == "sampled":

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from pp4.engine.adapters.handshake import Agreed
 from pp4.engine.adapters.interface import Answered
 from pp4.errors import BadInputError, Refusal, WrongError
-from pp4.verifier.proposal import Proposal, bad_proposal, mode_of, validated
+from pp4.verifier.proposal import (
+    Proposal,
+    bad_proposal,
+    mode_of,
+    require_temperature,
+    validated,
+)
 from pp4.worker import proposals as replies
 
 Checked = tuple[tuple[Proposal | None, ...], tuple[Refusal | None, ...]]
@@ -25,7 +31,7 @@ def checked(agreed: Agreed, rows: Sequence[Answered]) -> Checked:
     found: list[Proposal | None] = []
     refusals: list[Refusal | None] = []
     for row in rows:
-        _require_key(row.key)
+        _require_own(row)
         refusal, proposal = None, None
         if row.answer is not None:
             try:
@@ -37,10 +43,11 @@ def checked(agreed: Agreed, rows: Sequence[Answered]) -> Checked:
     return tuple(found), tuple(refusals)
 
 
-def _require_key(key: int) -> None:
-    # validated() would blame the reply for a key that is the engine's own
-    if type(key) is not int or not 0 <= key < 1 << 64:
-        raise BadInputError.of("key", "an integer of 64 bits", repr(key))
+def _require_own(row: Answered) -> None:
+    # of every row, answered or not; validated() would blame the reply for the engine's own key
+    require_temperature(row.temperature)
+    if type(row.key) is not int or not 0 <= row.key < 1 << 64:
+        raise BadInputError.of("key", "an integer of 64 bits", repr(row.key))
 
 
 def _proposal(agreed: Agreed, row: Answered, answer: replies.Proposal) -> Proposal:

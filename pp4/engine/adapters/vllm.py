@@ -1,7 +1,7 @@
 """Proposals in the form of vLLM's V1 rejection sampler, without vLLM.
 
-Nothing here was run with vLLM.  What is said of it comes from the survey of public verifiers that
-pp4 was started with; docs/adapters.md repeats each statement with its place there.
+Nothing here was run with vLLM.  What is said of it was read in stored copies of its source, or in
+the survey of public verifiers that pp4 was started with; docs/adapters.md says which where.
 """
 
 from __future__ import annotations
@@ -24,48 +24,58 @@ from pp4.kernels import dyadic24
 from pp4.verifier.proposal import Proposal
 from pp4.verifier.units import Mode
 
-_SURVEY: Final = (
-    "survey of public verifiers, section 2.1: vllm/v1/sample/rejection_sampler.py, commit not "
-    "noted, newest dated source August 2026"
+_SOURCE: Final = (
+    "vllm-project/vllm, vllm/v1/sample/rejection_sampler.py at 7f6fc1c5ce8d (u in FP64) and at "
+    "0097a7bbf1d9 (u in FP32), stored copies read on 2026-11-30; neither is its newest"
 )
 V1_GAPS: Final = (
     Gap(
         "zero word",
         "a token is accepted on p / q >= u with u in [0, 1), so that u = 0 accepts where p is 0",
-        "2**-24 for each test of a token that the target, or a grammar, excludes: counted",
-        _SURVEY,
+        "2**-24 for each test of a token that the target, or a grammar, excludes, where u is FP32, "
+        "2**-53 where it is FP64: counted",
+        _SOURCE,
     ),
     Gap(
         "float ratio",
-        "p, q and their ratio are FP32, and u is one of 2**24 values",
+        "p, q and their ratio are FP32, and u is one of 2**24 values, or of 2**53",
         "below 2**-23 in total variation for each token, 3e-8 on average over 200 pairs of dyadic "
-        "p and q: counted, the residual taken as exact",
-        _SURVEY,
+        "p and q; below 2**-24 and 8e-10 where u is FP64: counted, the residual taken as exact",
+        _SOURCE,
     ),
     Gap(
         "empty residual",
         "where max(p - q, 0) is zero throughout after a rejection, the argmax of it is token 0",
-        "q * 2**-24 where p is two units in the last place below q: token 0 at p = 0: counted",
-        _SURVEY,
+        "q * 2**-24 where p is two units in the last place below q, or one unit and u is FP64: "
+        "token 0 at p = 0: counted",
+        _SOURCE,
     ),
     Gap(
         "float residual",
-        "the residual is drawn in floats, from a p that is not quantised",
+        "the residual is the argmax of max(p - q, 0) over exponential noise, all in FP32, from a p "
+        "that is not quantised",
         "not measured",
-        _SURVEY,
+        _SOURCE,
+    ),
+    Gap(
+        "equal at zero",
+        "a request at temperature 0 is held against the argmax of FP32 probabilities, not of "
+        "logits, by an argmax that does not say which of equal ones it takes",
+        "where two logits have one probability, another token than without drafts: not measured",
+        _SOURCE,
     ),
     Gap(
         "other words",
         "acceptance and residual take words of the engine's generator, not of the request's key",
         "tokens differ from those of pp4's verifier, and nothing here shows that the words are "
         "independent of the draft's: not measured",
-        "the same survey, section 5.3, layouts of Philox; section 3, problems 1 and 22",
+        "survey of public projects, section 5.3, layouts of Philox; section 3, problems 1 and 22",
     ),
     Gap(
         "never run",
-        "the form was held against a description of vLLM's inputs, not against vLLM",
+        "the form was held against the source of one version, and never put into it",
         "unknown; a version that reads its inputs otherwise may do anything",
-        "of this module; the survey describes the verifier and of its inputs draft_probs alone",
+        "of this module",
     ),
 )
 
@@ -102,7 +112,9 @@ class VllmV1Adapter(EngineAdapter[V1Drafts]):
 
     name: ClassVar[str] = "vLLM V1"
     gaps: ClassVar[tuple[Gap, ...]] = V1_GAPS
-    at_zero: ClassVar[str] = "compared with the target's argmax; its one-hot row is for no reader"
+    at_zero: ClassVar[str] = (
+        "compared with the argmax of the target's FP32 probabilities; its one-hot row is not read"
+    )
 
     agreed: Agreed
     device: torch.device | str = "cpu"
@@ -160,8 +172,8 @@ def for_runner(
 ) -> EngineAdapter[V1Drafts]:
     """The adapter of a model runner of vLLM.
 
-    V2 has none: its verifier takes draft logits, divides them by the request's temperature and
-    takes a softmax once more, so that the q it uses is not the q that was drawn from.
+    V2 has none: its verifier takes draft logits and makes a softmax of its own, so that the q it
+    uses is not the q that was drawn from.
 
     Args:
         runner: ``v1`` or ``v2``.

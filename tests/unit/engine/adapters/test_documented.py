@@ -48,6 +48,12 @@ def test_every_gap_is_on_the_page():
         assert ("counted" in gap.effect) == measured[gap.name].startswith("counted")
 
 
+def test_the_versions_that_were_read_are_on_the_page():
+    read = {one for gap in V1_GAPS for one in re.findall(r"\bat ([0-9a-f]{12})\b", gap.source)}
+    assert len(read) == 2
+    assert all(re.search(rf"\b{one}[0-9a-f]{{28}}\b", TEXT) for one in read)
+
+
 def test_every_member_that_is_compared_is_on_the_page():
     table = TEXT.split("## What `convert` does")[0]
     compared = {*offer().model_dump()} & {

@@ -1,4 +1,4 @@
-"""How far vLLM's rules, as they are described, take the output from the target: counted.
+"""How far vLLM's rules, as they were read, take the output from the target: counted.
 
 Every figure that pp4.engine.adapters.vllm and docs/adapters.md state is asserted here.
 """
@@ -13,6 +13,7 @@ from pp4.kernels.dyadic24 import TICKETS, allocate
 from pp4.verifier.reference import accepts, quantised
 from pp4.verifier.units import TICKET_WEIGHT
 from tests.unit.engine.adapters.vllm_rules import (
+    FP64_BITS,
     UNIFORMS,
     accepting,
     accepting_by_trying,
@@ -54,29 +55,35 @@ def test_counting_is_trying(p, q):
 
 
 def test_zero_word():
-    """A token with p = 0 is accepted by one word of 2**24; pp4 accepts it by none."""
+    """A token with p = 0 is accepted by one word of 2**24, or of 2**53; pp4 accepts it by none."""
     for q in (2.0**-24, 0.25, 1.0):
-        assert accepting(0.0, q) == 1
+        assert accepting(0.0, q) == accepting(0.0, q, FP64_BITS) == 1
         assert not accepts(0, weight=0, tickets=int(q * TICKETS))
     # a whole step: the drafter proposes token 1, which the target excludes
     out = emitted(np.array([0.5, 0, 0.5], np.float32), [0, TICKETS, 0])
     assert out[1] == Fraction(1, 2**24)
     assert EFFECTS["zero word"].startswith("2**-24 ")
+    assert "2**-53 where it is FP64" in EFFECTS["zero word"]
 
 
 def test_float_ratio():
     """An emitted token's distribution, its residual drawn without error, against the target's."""
-    found = []
+    found, finer = [], []
     for counts, tickets in pairs():
         target = [Fraction(int(one), TICKETS) for one in counts]
         p = (counts / TICKETS).astype(np.float32)
         # the target is that of pp4's verifier, so nothing of the distance is quantising
         assert quantised(p).weights == tuple(int(one) * TICKET_WEIGHT for one in counts)
         found.append(distance(emitted(p, tickets), target))
+        finer.append(distance(emitted(p, tickets, FP64_BITS), target))
     # pp4 moves a probability by at most 2**-64 a draw
     assert all(0 < one < Fraction(1, 2**23) for one in found)
     assert f"{float(sum(found) / PAIRS):.0e}" == "3e-08"
     assert EFFECTS["float ratio"].startswith("below 2**-23 in total variation for each token, 3e-8")
+    # the ratio is rounded all the same
+    assert all(0 < one < Fraction(1, 2**24) for one in finer)
+    assert f"{float(sum(finer) / PAIRS):.0e}" == "8e-10"
+    assert "below 2**-24 and 8e-10 where u is FP64" in EFFECTS["float ratio"]
 
 
 def test_exact_words_would_have_no_distance():
@@ -99,9 +106,11 @@ def test_empty_residual():
         below = np.nextafter(below, np.float32(0), dtype=np.float32)
     out = emitted(np.array([0, below, 0.5], np.float32), tickets)
     assert out[0] == Fraction(1, 2) * Fraction(1, 2**24)
-    # one unit in the last place is not seen by a u of 24 bits
+    # one unit in the last place is not seen by a u of 24 bits, and by one of 53
     once = np.nextafter(np.float32(0.5), np.float32(0), dtype=np.float32)
     assert emitted(np.array([0, once, 0.5], np.float32), tickets)[0] == 0
+    finer = emitted(np.array([0, once, 0.5], np.float32), tickets, FP64_BITS)[0]
+    assert finer == Fraction(1, 2) * (Fraction(1, 2**24) - Fraction(1, 2**53))
     # pp4 gives what p misses of 1 to its largest: token 0 keeps weight 0 and is never drawn
     assert quantised(np.array([0, below, 0.5], np.float32)).weights[0] == 0
     assert EFFECTS["empty residual"].startswith("q * 2**-24 where p is two units")
@@ -120,21 +129,24 @@ def off(shares, q):
 def test_why_v2_is_refused(temperature, twice):
     """The logits that V2 keeps: log q as it is, scaled in FP32, and scaled in BF16."""
     random = np.random.default_rng(1)
-    raw, scaled, rounded, whole = [], [], [], 0
+    plain, raw, scaled, rounded, whole = [], [], [], [], 0
     for _ in range(PAIRS):
         tickets = np.array(allocate(values(random).tolist()))
         q = tickets / TICKETS
         with np.errstate(divide="ignore"):
             logarithm = np.log(q.astype(np.float32))
         up = logarithm * np.float32(temperature)
+        plain.append(off(again(logarithm, 1), q))
         raw.append(off(again(logarithm, temperature), q))
         scaled.append(off(again(up, temperature), q))
         rounded.append(off(again(bf16(up), temperature), q))
-        whole += np.array_equal(again(up, temperature).astype(np.float64) * TICKETS, tickets)
+        for own in (again(up, temperature), again(logarithm, 1)):
+            whole += np.array_equal(own.astype(np.float64) * TICKETS, tickets)
     # the request's temperature is applied to q once more
     assert f"{np.mean(raw):.2f}" == twice
-    # undone beforehand, it is little in FP32 and not in BF16; no row at all is what was drawn from
-    assert f"{np.mean(scaled):.0e}" == "3e-08"
+    # without a temperature, or with one that is undone beforehand, it is little in FP32 and not in
+    # BF16; no row at all is what was drawn from
+    assert f"{np.mean(plain):.0e}" == f"{np.mean(scaled):.0e}" == "3e-08"
     assert f"{np.mean(rounded):.0e}" == "6e-04"
     assert whole == 0
 
@@ -142,7 +154,8 @@ def test_why_v2_is_refused(temperature, twice):
 def test_all_words_are_counted():
     assert UNIFORMS == TICKETS == 1 << 24
     assert set(EFFECTS) == {
-        "zero word", "float ratio", "empty residual", "float residual", "other words", "never run",
+        "zero word", "float ratio", "empty residual", "float residual", "equal at zero",
+        "other words", "never run",
     }  # fmt: skip
     uncounted = [name for name, effect in EFFECTS.items() if "counted" not in effect]
-    assert uncounted == ["float residual", "other words", "never run"]
+    assert uncounted == ["float residual", "equal at zero", "other words", "never run"]

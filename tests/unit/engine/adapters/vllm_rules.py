@@ -1,6 +1,6 @@
-"""vLLM's float rules as the survey of public verifiers describes them, counted and not drawn.
+"""vLLM's float rules as docs/adapters.md says where they stand, counted and not drawn.
 
-They are written here from that description and measured; no code of vLLM was run.
+They are written here from what was read and measured; no code of vLLM was run.
 """
 
 from fractions import Fraction
@@ -9,18 +9,19 @@ import numpy as np
 
 from pp4.kernels.dyadic24 import TICKETS
 
-UNIFORMS = 1 << 24
-"""Values of an FP32 u in [0, 1): k * 2**-24."""
+FP32_BITS, FP64_BITS = 24, 53
+"""Values of u in [0, 1): k * 2**-24 or k * 2**-53."""
+UNIFORMS = 1 << FP32_BITS
 
 
-def accepting(p, q):
-    """V1: how many of the 2**24 u accept a token by ``p / q >= u`` in FP32; p, q FP32 scalars."""
+def accepting(p, q, bits=FP32_BITS):
+    """V1: how many of the 2**bits u accept by ``p / q >= u``, the ratio FP32; p, q FP32 scalars."""
     ratio = np.float32(p) / np.float32(q)
     assert ratio.dtype == np.float32
     if ratio >= 1:
-        return UNIFORMS
-    # k * 2**-24 <= ratio: scaling by a power of two is exact
-    return int(np.floor(np.float64(ratio) * UNIFORMS)) + 1
+        return 1 << bits
+    # k * 2**-bits <= ratio: scaling by a power of two is exact
+    return int(np.floor(np.float64(ratio) * (1 << bits))) + 1
 
 
 def accepting_by_trying(p, q):
@@ -30,12 +31,13 @@ def accepting_by_trying(p, q):
     return int((ratio >= u).sum())
 
 
-def emitted(p, tickets):
+def emitted(p, tickets, bits=FP32_BITS):
     """V1: the exact distribution of one emitted token, its residual drawn without any error.
 
     Args:
         p: FP32 ``[V]``, the target.
         tickets: integers ``[V]`` that sum to 2**24; the token is drawn from them.
+        bits: of u.
 
     Returns:
         Fractions ``[V]`` that sum to 1.
@@ -44,7 +46,7 @@ def emitted(p, tickets):
     left = [Fraction(float(one)) for one in np.maximum(p - q, np.float32(0))]
     out, rejected = [], Fraction(0)
     for one, share, count in zip(p, q, tickets, strict=True):
-        kept = Fraction(accepting(one, share), UNIFORMS) if count else Fraction(0)
+        kept = Fraction(accepting(one, share, bits), 1 << bits) if count else Fraction(0)
         out.append(Fraction(int(count), TICKETS) * kept)
         rejected += Fraction(int(count), TICKETS) * (1 - kept)
     if not sum(left):
