@@ -185,6 +185,20 @@ def test_nothing_is_taken_off_a_bonus(mode, bonus):
     assert found.tokens.tolist() == [[5, 5, 5, bonus]]
 
 
+@pytest.mark.parametrize("tiling", TILINGS[:2])
+@pytest.mark.parametrize(
+    ("word", "place"), [(0, 0), (WORD // 2 - 1, 0), (WORD // 2, -1), (WORD - 1, -1)]
+)
+def test_what_lies_before_a_tile_changes_nothing_in_it(tiling, word, place):
+    """The largest and what is taken are the last id of the tile before."""
+    first, end = tiling.tile, 2 * tiling.tile
+    p = torch.zeros(1, 2, end)
+    p[:, :, first - 1], p[:, :, [first, end - 1]] = 0.5 - 2.0**-15, 0.25
+    batch = stacked([proposal(Mode.SAMPLED, [{first - 1: 1 << 24}], [first - 1], end)], 1)
+    found = agrees(p, batch, Words(halves([[WORD - 1]]), halves([[word, 0]])), tiling)
+    assert found.tokens.tolist() == [[(first, end - 1)[place], -1]]
+
+
 # -- the scan --------------------------------------------------------------------------------
 
 
