@@ -111,7 +111,12 @@ class Service:
             ranks=self._ranks,
             offer=None if self._drafting is None else self._drafting.offer,
             refusal=None if self._over is None else texts(self._over.refusal),
-            counters={**self.counters.as_dict(), "waiting": self.waiting, **self.gauges()},
+            counters={
+                **self.counters.as_dict(),
+                "waiting": self.waiting,
+                "features_waiting": len(self._appends),
+                **self.gauges(),
+            },
         )
 
     def fail(self, error: Pp4Error) -> None:
