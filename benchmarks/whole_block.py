@@ -28,7 +28,7 @@ from pp4.wire.facts import Waits
 from pp4.worker import cuda, rank
 from pp4.worker.compiling import Homes
 from pp4.worker.device import Seats
-from pp4.worker.drafting import Row
+from pp4.worker.drafting import Part, Row
 from pp4.worker.gpus import read_gpus
 from pp4.worker.serving.owner import PairDrafting
 from pp4.worker.serving.rank import ServingRank
@@ -133,7 +133,10 @@ class Bench:
             await self.drafting.open(request)
             values = self.random.normal(size=(TOKENS, width)).astype(np.float32)
             features = (values.view(np.uint32) >> 16).astype(np.uint16)
-            await self.drafting.append(request, TOKENS, memoryview(features.tobytes()))
+            part = Part(request, TOKENS, memoryview(features.tobytes()))
+            (told,) = await self.drafting.append([part])
+            if told != TOKENS:
+                raise SystemExit(f"features of request {request}: {told}")
 
     def rows(self, batch, *, sampled=True):
         self.round += 1

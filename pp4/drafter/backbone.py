@@ -126,31 +126,32 @@ class Backbone:
         """The tensors that it runs on."""
         return self._weights
 
-    def project(self, features: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    def project(self, features: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of features in every layer.
 
+        A token's bits depend on its features and its position alone, not on whose tokens are
+        projected with it, nor on their order.
+
         Args:
-            features: ``[T, feature width]`` of the weights' type, on their device.
-            first: position of the first token; ``first + T`` is at most the context.
+            features: ``[T, feature width]`` of the weights' type, on their device; of one request
+                or of several.
+            positions: ``[T]`` int64, where each token stands, below the context; on that device.
 
         Returns:
             ``[layers, kv heads, T, head_dim]`` each.
         """
-        parts = [
-            self._projected(features[start : start + PROJECTED_ROWS], first + start)
-            for start in range(0, len(features), PROJECTED_ROWS)
-        ]
+        both = (torch.split(one, PROJECTED_ROWS) for one in (features, positions))
+        parts = [self._projected(some, places) for some, places in zip(*both, strict=True)]
         keys, values = zip(*parts, strict=True)
         return torch.cat(keys, dim=2), torch.cat(values, dim=2)
 
-    def _projected(self, features: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    def _projected(self, features: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """At most PROJECTED_ROWS tokens, by GEMMs of exactly so many."""
         count, eps = len(features), self.config.norm_eps
         padded = functional.pad(features, (0, 0, 0, PROJECTED_ROWS - count))
         tensors = self._weights.tensors
         hidden = functional.linear(padded, tensors["fc.weight"])
         hidden = normalised(hidden, tensors["hidden_norm.weight"], eps)
-        positions = first + torch.arange(count, device=hidden.device)
         keys, values = [], []
         for index in range(self.config.layers):
             key, value = self._key_value(index, hidden)

@@ -38,6 +38,20 @@ class _Live:
     length: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """Features that fit behind those that a request has."""
+
+    live: _Live
+    features: Tensor
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """Slot and position of every token."""
+        first = self.live.length
+        return [(self.live.slot, first + token) for token in range(len(self.features))]
+
+
 class FeatureCache:
     """Features of a stated number of requests, each of a stated number of tokens at most.
 
@@ -113,10 +127,6 @@ class FeatureCache:
     def append(self, request: int, features: Tensor) -> int:
         """Keep the features of the tokens that follow; nothing is kept where it refuses.
 
-        Whether they are finite is read back from the device: this is no part of a block.  Their
-        keys and values have to be finite as well: one that is not would make an error of every row
-        of this request, and the end of a worker of it.
-
         Args:
             request: an open one.
             features: ``[T, feature width]`` of the cache's type, on its device, T at least 1: the
@@ -130,17 +140,51 @@ class FeatureCache:
                 one so large that its keys or values are not.
             RefusedError: ``CACHE_FULL``, the request would grow beyond the context limit.
         """
-        live, width = self._of(request), self._backbone.config.feature_width
+        (told,) = self.append_together([(request, features)])
+        if isinstance(told, RefusedError):
+            raise told
+        return told
+
+    def append_together(self, parts: Sequence[tuple[int, Tensor]]) -> list[int | RefusedError]:
+        """Keep the features of several requests; what one of them is refused is for it alone.
+
+        Whether all are finite is read back from the device, once for all of them: this is no part
+        of a block.  Their keys and values have to be finite as well: one that is not would make an
+        error of every row of its request, and the end of a worker of it.
+
+        Args:
+            parts: requests, each once, and what :meth:`append` takes.
+
+        Returns:
+            For each part the tokens whose features its request has now, or what :meth:`append`
+            would have raised; nothing is kept of such a part.
+
+        Raises:
+            BadInputError: a request that is there twice; nothing is kept.
+        """
+        requests = [request for request, _ in parts]
+        if len(set(requests)) != len(requests):
+            raise BadInputError.of("requests", "each of them once", str(requests))
+        found = [self._growth(*part) for part in parts]
+        told = iter(self._grown([one for one in found if isinstance(one, _Growth)]))
+        return [next(told) if isinstance(one, _Growth) else one for one in found]
+
+    def _growth(self, request: int, features: Tensor) -> _Growth | RefusedError:
+        """What a request would have more; nothing is looked at on the device."""
+        width = self._backbone.config.feature_width
+        if request not in self._live:
+            return _not_open(request)
+        live = self._live[request]
         fits = features.ndim == 2 and len(features) > 0 and features.shape[1] == width
         if not fits or features.dtype != self.keys.dtype:
-            raise BadInputError.of(
+            return BadInputError.of(
                 "features",
                 f"[tokens, {width}] of {self.keys.dtype}",
                 f"{list(features.shape)} of {features.dtype}",
             )
-        first, last = live.length, live.length + len(features)
+        last = live.length + len(features)
         if last > self.context:
-            raise RefusedError(
+            return RefusedError(
                 Refusal(
                     Code.CACHE_FULL,
                     "features of a request",
@@ -149,17 +193,37 @@ class FeatureCache:
                     next="stop drafting for this request; its features so far are kept",
                 )
             )
-        if not bool(torch.isfinite(features).all()):
-            raise BadInputError.of("features", "finite values", "infinite or undefined ones")
-        keys, values = self._backbone.project(features, first)
-        if not bool(torch.isfinite(keys).all() & torch.isfinite(values).all()):
-            raise BadInputError.of(
-                "features", "finite keys and values of them", "values that overflow on the way"
-            )
-        self.keys[:, live.slot, :, first:last] = keys
-        self.values[:, live.slot, :, first:last] = values
-        live.length = last
-        return last
+        return _Growth(live, features)
+
+    def _grown(self, growths: Sequence[_Growth]) -> list[int | RefusedError]:
+        """Project features that fit, and keep those of each request of which all are finite."""
+        if not growths:
+            return []
+        features = torch.cat([one.features for one in growths])
+        places = self._on_device([place for one in growths for place in one.places])
+        keys, values = self._backbone.project(features, places[:, 1])
+        whole = torch.isfinite(keys) & torch.isfinite(values)
+        finite = torch.stack([torch.isfinite(features).all(1), whole.all(3).all(1).all(0)])
+        # the one wait for the device
+        sound = torch.split(finite.cpu(), [len(one.features) for one in growths], dim=1)
+        refused = [_not_finite(*one.all(1).tolist()) for one in sound]
+        if any(refused):
+            wanted = zip(refused, sound, strict=True)
+            rows = torch.cat([torch.full((one.shape[1],), not why) for why, one in wanted])
+            rows = rows.nonzero()[:, 0].to(places.device)
+            places, keys, values = places[rows], keys[:, :, rows], values[:, :, rows]
+        slots, positions = places.unbind(1)
+        for kept, more in ((self.keys, keys), (self.values, values)):
+            # indices on both sides of a slice come first
+            kept[:, slots, :, positions] = more.permute(2, 0, 1, 3)
+        told: list[int | RefusedError] = []
+        for one, why in zip(growths, refused, strict=True):
+            one.live.length += 0 if why else len(one.features)
+            told.append(why or one.live.length)
+        return told
+
+    def _on_device(self, numbers: Sequence[tuple[int, ...]]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.int64, device=self.keys.device)
 
     def close(self, request: int) -> None:
         """Give a request's slot back and forget its features.
@@ -195,10 +259,24 @@ class FeatureCache:
                 raise BadInputError.of("anchor", f"a token below {vocab}", str(anchor))
             live = self._of(request)
             places.append((live.slot, live.length, anchor))
-        columns = torch.tensor(places, dtype=torch.int64, device=self.keys.device)
-        return Rows(*columns.unbind(1))
+        return Rows(*self._on_device(places).unbind(1))
 
     def _of(self, request: int) -> _Live:
         if request not in self._live:
-            raise BadInputError.of("request", "an open one", str(request))
+            raise _not_open(request)
         return self._live[request]
+
+
+def _not_open(request: int) -> BadInputError:
+    return BadInputError.of("request", "an open one", str(request))
+
+
+def _not_finite(given: bool, projected: bool) -> BadInputError | None:
+    """What is refused where features, or their keys and values, are not all finite."""
+    if not given:
+        return BadInputError.of("features", "finite values", "infinite or undefined ones")
+    if not projected:
+        return BadInputError.of(
+            "features", "finite keys and values of them", "values that overflow on the way"
+        )
+    return None

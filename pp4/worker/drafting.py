@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pp4.errors import Pp4Error
+from pp4.errors import Pp4Error, RefusedError
 from pp4.wire.offers import Offer
 
 
@@ -36,12 +36,31 @@ class Row:
     sampled: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Features of one request, among those that are kept together.
+
+    Attributes:
+        request: the owner's number of an open request.
+        tokens: how many.
+        features: ``[tokens, feature width]`` BF16, little-endian.
+    """
+
+    request: int
+    tokens: int
+    features: memoryview
+
+
 class Drafting(Protocol):
     """Two ranks that serve."""
 
     @property
     def offer(self) -> Offer:
         """What they can do; the same for as long as they live."""
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of features that one call takes at most."""
 
     @property
     def failed(self) -> Pp4Error | None:
@@ -54,19 +73,19 @@ class Drafting(Protocol):
             RefusedError: ``CACHE_FULL``.
         """
 
-    async def append(self, request: int, tokens: int, features: memoryview) -> int:
-        """Keep the features of the tokens that follow those there are.
+    async def append(self, parts: Sequence[Part]) -> list[int | RefusedError]:
+        """Keep the features of the tokens that follow those there are, of several requests.
 
         Args:
-            request: an open one.
-            tokens: how many.
-            features: ``[tokens, feature width]`` BF16, little-endian.
+            parts: at least one, each request once, of at most :attr:`capacity` bytes together.
 
         Returns:
-            Tokens whose features the request has now.
+            For each part the tokens whose features its request has now; or what it is refused,
+            which leaves its request as it was and the other parts alone: ``CACHE_FULL``, beyond
+            the context; ``BAD_INPUT``, not finite, or not once it was projected.
 
         Raises:
-            RefusedError: ``CACHE_FULL``, beyond the context; ``BAD_INPUT``, not finite.
+            RefusedError: ``BAD_INPUT``, parts that cannot be; nothing of any was kept.
         """
 
     async def close(self, request: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 STATES: Final = ("starting", "primed", "serving", "failed", "torn down")
-_TOLD: Final = ("blocks", "rows", "padded_rows", "positions", "replies", "wait_ns")
+_TOLD: Final = ("blocks", "rows", "padded_rows", "positions", "replies", "appends", "wait_ns")
 
 
 class Counted(Protocol):
@@ -20,6 +20,9 @@ class Counted(Protocol):
         padded_rows: rows without a request in them.
         positions: drafted positions that left.
         replies: drafts that left.
+        appends: calls in which features went to the ranks.
+        append_parts: FEATURES in them.
+        appended: tokens whose features were taken.
         aborted: drafts that were given up.
         connections: that were let in.
         disconnects: of those.
@@ -35,6 +38,9 @@ class Counted(Protocol):
     padded_rows: int
     positions: int
     replies: int
+    appends: int
+    append_parts: int
+    appended: int
     aborted: int
     connections: int
     disconnects: int

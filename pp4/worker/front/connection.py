@@ -8,7 +8,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
-from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError
 from pp4.wire.draft_frames import Decoder, encode
 from pp4.wire.drafts import (
     QUESTIONS,
@@ -17,7 +17,6 @@ from pp4.wire.drafts import (
     Aborted,
     AnyAnswer,
     AnyQuestion,
-    Appended,
     Close,
     Closed,
     Draft,
@@ -30,10 +29,12 @@ from pp4.wire.drafts import (
     Welcome,
 )
 from pp4.wire.offers import ABI
+from pp4.worker.front.answers import refused
+from pp4.worker.front.appends import Appending
 from pp4.worker.front.limits import Limits
 from pp4.worker.front.outbox import Outbox
 from pp4.worker.front.requests import Request, Requests, refuse
-from pp4.worker.front.service import Service, refused
+from pp4.worker.front.service import Service
 
 _READ: Final = 1 << 16
 _AT_ONCE: Final = 64
@@ -43,8 +44,9 @@ _AT_ONCE: Final = 64
 class Connection:
     """Serves one client from HELLO to its end.
 
-    A question that needs the ranks holds up those behind it, a draft does not; so a client's
-    drafts wait together, and everything else happens in the order in which it was asked.
+    A question that needs the ranks holds up those behind it.  A draft does not, and features do
+    not hold up those of other requests; so a client's drafts wait together, the features of its
+    requests do, and everything else happens in the order in which it was asked.
 
     Args:
         connected: does not block; closed at the end.
@@ -60,6 +62,10 @@ class Connection:
         self._numbers = numbers
         self._outbox = Outbox(connected, limits, service.counters)
         self._requests: Requests | None = None
+        # by the client's number, the features that are under way
+        self._appending: dict[int, Appending] = {}
+        self._settled = asyncio.Event()
+        self._settled.set()
         self._verbs: dict[type, Callable[[Any, bytearray], Awaitable[None]]] = {
             Hello: self._hello,
             Open: self._open,
@@ -83,6 +89,8 @@ class Connection:
             # gone without a word; what it had open is closed below
             self._outbox.drop()
         except Exception as error:
+            # what came before is answered before
+            await self._settled.wait()
             await self._part(error)
         finally:
             self._outbox.drop()
@@ -107,6 +115,7 @@ class Connection:
                     await asyncio.sleep(0)
             # what has come already is read without waiting, so a busy client has to be told to
             await asyncio.sleep(0)
+        await self._settled.wait()
 
     async def _part(self, error: Exception) -> None:
         """Say why nothing more is read, and leave a moment for that to arrive."""
@@ -130,6 +139,8 @@ class Connection:
         self._service.counters.disconnects += 1
         requests = list(self._requests or ())
         self._service.log("disconnected", {"open": len(requests)})
+        for appending in list(self._appending.values()):
+            self._service.give_up_features(appending)
         for request in requests:
             if request.asked is not None:
                 self._service.give_up(request.asked)
@@ -155,6 +166,8 @@ class Connection:
     # -- questions --------------------------------------------------------------------------
 
     async def _take(self, question: AnyQuestion, body: bytearray) -> None:
+        if not (isinstance(question, Features) and self._joins(question, len(body))):
+            await self._settled.wait()
         if isinstance(question, Status):
             self.answer(self._service.standing(question.sequence))
             return
@@ -162,7 +175,19 @@ class Connection:
             self._service.require()
             await self._verbs[type(question)](question, body)
         except Pp4Error as error:
+            # answers of features keep the order too
+            await self._settled.wait()
             self.answer(refused(question.sequence, error.refusal))
+
+    def _joins(self, question: Features, size: int) -> bool:
+        """Whether features may wait beside those that do: others of their request come first.
+
+        All of a connection together are no more than one body may be.
+        """
+        waiting = sum(len(one.body) for one in self._appending.values())
+        return (
+            question.request not in self._appending and waiting + size <= self._limits.largest_body
+        )
 
     def _greeted(self, verb: str) -> Requests:
         if self._requests is None:
@@ -199,17 +224,17 @@ class Connection:
 
     async def _features(self, question: Features, body: bytearray) -> None:
         request = self._greeted("FEATURES").appendable(question, len(body))
-        length = await self._service.call(
-            lambda drafting: drafting.append(request.own, question.tokens, memoryview(body))
-        )
-        wanted = request.length + question.tokens
-        if length != wanted:
-            refusal = Refusal(Code.INCOMPLETE, "append", f"{wanted} tokens", f"{length}")
-            self._service.fail(WrongError(refusal))
-            self._service.require()
-        request.length = length
-        self._service.counters.appended += question.tokens
-        self.answer(Appended(sequence=question.sequence, request=question.request, length=length))
+        appending = Appending(question, request, body, self._appended)
+        self._appending[question.request] = appending
+        self._settled.clear()
+        self._service.put_features(appending)
+
+    def _appended(self, appending: Appending, message: AnyAnswer) -> None:
+        """Answer, and let what waits behind the features go on."""
+        del self._appending[appending.question.request]
+        if not self._appending:
+            self._settled.set()
+        self.answer(message)
 
     async def _draft(self, question: Draft, _: bytearray) -> None:
         now = self._service.clock.monotonic_ns()

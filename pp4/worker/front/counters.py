@@ -26,6 +26,8 @@ class Counters:
         replies: drafts that left.
         without_reply: drafts that ended otherwise: given up, or refused by the ranks.
         appended: tokens whose features were taken.
+        appends: calls in which features went to the ranks.
+        append_parts: FEATURES in them, also those that were refused there.
         opened: requests.
         closed: requests, those of connections that ended included.
         aborted: drafts that were given up by an ABORT.
@@ -46,6 +48,8 @@ class Counters:
     replies: int = 0
     without_reply: int = 0
     appended: int = 0
+    appends: int = 0
+    append_parts: int = 0
     opened: int = 0
     closed: int = 0
     aborted: int = 0

@@ -97,6 +97,7 @@ class Server:
             self._works += [
                 asyncio.create_task(self._service.watch()),
                 asyncio.create_task(self._service.draft()),
+                asyncio.create_task(self._service.append()),
             ]
 
     def fail(self, error: Pp4Error) -> None:

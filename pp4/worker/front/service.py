@@ -8,9 +8,11 @@ from typing import TypeVar
 
 from pp4.clock import Clock
 from pp4.errors import Code, Pp4Error, Refusal, RefusedError, WrongError
-from pp4.wire.drafts import Aborted, Drafted, Refused, Standing, State, reply_bytes
+from pp4.wire.drafts import Aborted, Drafted, Standing, State, reply_bytes
 from pp4.wire.offers import Offer
 from pp4.worker.drafting import Drafting
+from pp4.worker.front.answers import SHOWN, refused, stopped, texts
+from pp4.worker.front.appends import Appending, Appends
 from pp4.worker.front.counters import Counters
 from pp4.worker.front.limits import Log
 from pp4.worker.front.queue import Queue
@@ -18,22 +20,6 @@ from pp4.worker.front.requests import Asked
 from pp4.worker.front.turns import Turns
 
 T = TypeVar("T")
-_SHOWN = 2000
-
-
-def stopped(where: str) -> RefusedError:
-    """What a draft is answered that will not come."""
-    return RefusedError(Refusal(Code.INTERRUPTED, where, "a draft", "it was given up"))
-
-
-def _texts(refusal: Refusal) -> dict[str, str]:
-    """A refusal as it is sent; a text that is too long for a frame is cut."""
-    return {name: text[:_SHOWN] for name, text in refusal.as_dict().items()}
-
-
-def refused(sequence: int | None, refusal: Refusal) -> Refused:
-    """What takes the place of an answer."""
-    return Refused(sequence=sequence, refusal=_texts(refusal))
 
 
 def _again(error: Pp4Error) -> Pp4Error:
@@ -42,7 +28,7 @@ def _again(error: Pp4Error) -> Pp4Error:
 
 
 def _internal(where: str, error: Exception) -> WrongError:
-    found = f"{type(error).__name__}: {error}"[:_SHOWN]
+    found = f"{type(error).__name__}: {error}"[:SHOWN]
     return WrongError(Refusal(Code.INTERNAL, where, "an answer of the ranks", found))
 
 
@@ -73,6 +59,7 @@ class Service:
         self._turns = Turns()
         self._queue, self._some = Queue(), asyncio.Event()
         self._launched: list[Asked] = []
+        self._appends = Appends(self.counters, self._judged)
 
     # -- states -----------------------------------------------------------------------------
 
@@ -123,8 +110,13 @@ class Service:
             since=self._since,
             ranks=self._ranks,
             offer=None if self._drafting is None else self._drafting.offer,
-            refusal=None if self._over is None else _texts(self._over.refusal),
-            counters={**self.counters.as_dict(), "waiting": self.waiting, **self.gauges()},
+            refusal=None if self._over is None else texts(self._over.refusal),
+            counters={
+                **self.counters.as_dict(),
+                "waiting": self.waiting,
+                "features_waiting": len(self._appends),
+                **self.gauges(),
+            },
         )
 
     def fail(self, error: Pp4Error) -> None:
@@ -153,6 +145,7 @@ class Service:
             self._refuse(asked, error.refusal)
         self._launched = []
         self._some.set()
+        self._appends.end(error.refusal)
 
     async def stop(self, limit_s: float) -> None:
         """Answer what waits, and give what is with the ranks some time to end."""
@@ -162,6 +155,7 @@ class Service:
             self._turns.shut(error)
             for asked in self._queue.drain():
                 self._refuse(asked, error.refusal)
+            self._appends.drain(error.refusal)
             await self._turns.idle(limit_s)
             self._end(error)
         self.enter("torn down")
@@ -208,6 +202,20 @@ class Service:
         except Exception as error:
             self.fail(_internal("worker", error))
 
+    # -- features ---------------------------------------------------------------------------
+
+    def put_features(self, appending: Appending) -> None:
+        """Let features wait for their turn."""
+        self._appends.put(appending)
+
+    def give_up_features(self, appending: Appending) -> None:
+        """Drop features, unless the ranks have them."""
+        self._appends.give_up(appending)
+
+    async def append(self) -> None:
+        """Hand over the features that wait, turn after turn, until the ranks are over."""
+        await self._work(self._appends.some, self._appends.together)
+
     # -- drafts -----------------------------------------------------------------------------
 
     def put(self, asked: Asked) -> None:
@@ -225,16 +233,20 @@ class Service:
 
     async def draft(self) -> None:
         """Draft what waits, batch after batch, until the ranks are over."""
+        await self._work(self._some, self._block)
+
+    async def _work(self, some: asyncio.Event, use: Callable[[Drafting], Awaitable[None]]) -> None:
+        """Take a turn whenever there is some of something, until the ranks are over."""
         drafting = self.require()
         while self._over is None:
-            await self._some.wait()
+            await some.wait()
             try:
                 async with self._turns.taken():
-                    await self._block(drafting)
+                    await use(drafting)
             except Pp4Error:
                 return
             except Exception as error:
-                # with nobody left to draft, clients would wait for ever
+                # with nobody left to take it up, clients would wait for ever
                 self.fail(_internal("worker", error))
 
     async def _block(self, drafting: Drafting) -> None:

@@ -1,18 +1,23 @@
-"""What both ranks left in the arena, in the words of the rule of release."""
+"""What both ranks say alike; what both left in the arena, in the words of the rule of release."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from pp4.drafter import packing
+from pp4.errors import Code, Refusal, RefusedError, WrongError
 from pp4.kernels.link import told_fault
-from pp4.wire.facts import Grid
+from pp4.wire.facts import Grid, read, refusal_of
 from pp4.worker.serving.arena import Arena
+from pp4.worker.serving.verbs import Appended, Grown
 
 Rows = np.ndarray[Any, Any]
+HARMLESS: Final = frozenset({Code.CACHE_FULL, Code.BAD_INPUT})
+"""What ranks may refuse a request alike, and serve on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,44 @@ def left_by(arena: Arena, rank: int, batch: int, n_out: int) -> tuple[Rows, Left
         clean=not (own or peer or errors.any()),
     )
     return rows, left
+
+
+def grown_alike(found: Sequence[Mapping[str, Any]], parts: int) -> list[int | RefusedError]:
+    """What became of every part of an append; what its refusals say is in the words of rank 0.
+
+    Args:
+        found: what each rank says, see :class:`pp4.worker.serving.verbs.Appended`.
+        parts: how many there were.
+
+    Raises:
+        WrongError: ``RANKS_DIFFER``, a length or a refusal is not the same on both; any other
+            code, which both refuse and nobody may go on after.
+    """
+    first, second = (read(Appended, one).parts for one in found)
+    if not len(first) == len(second) == parts:
+        raise _differ(f"{parts} parts", f"{len(first)}, {len(second)}")
+    return [_alike(*both) for both in zip(first, second, strict=True)]
+
+
+def _alike(first: Grown, second: Grown) -> int | RefusedError:
+    said = [_said(one) for one in (first, second)]
+    if said[0] != said[1]:
+        raise _differ("the same on both ranks", f"{said[0]}, {said[1]}")
+    if first.length is not None:
+        return first.length
+    refusal = refusal_of(first.refusal)
+    if refusal.code not in HARMLESS:
+        raise WrongError(refusal)
+    return RefusedError(refusal)
+
+
+def _said(one: Grown) -> str:
+    """A length or a code; a part of which both or neither are said is neither."""
+    return f"{refusal_of(one.refusal).code}" if one.length is None else f"{one.length}"
+
+
+def _differ(expected: str, found: str) -> WrongError:
+    return WrongError(Refusal(Code.RANKS_DIFFER, "append", expected, found))
 
 
 def _grid(array: Rows) -> Grid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -21,19 +22,18 @@ from pp4.wire.facts import Identity, Library, Primed, Shape, read
 from pp4.wire.offers import Offer
 from pp4.worker.compiling import Homes
 from pp4.worker.device import Seats
-from pp4.worker.drafting import Row
+from pp4.worker.drafting import Part, Row
 from pp4.worker.epochs import Epochs
 from pp4.worker.ranks import Pair
 from pp4.worker.release import both_ranks
 from pp4.worker.serving import starting
-from pp4.worker.serving.agreement import Left, left_by
+from pp4.worker.serving.agreement import HARMLESS, Left, grown_alike, left_by
 from pp4.worker.serving.arena import Arena, Sizes
 from pp4.worker.serving.conversation import Conversation
 from pp4.worker.serving.setup import FEATURE_BYTES, Setup, shape_of
 
 _ASK_S = 60.0
 _LIBRARIES_S = 120.0
-_HARMLESS = frozenset({Code.CACHE_FULL, Code.BAD_INPUT})
 _DRAIN_AT = 0.9
 """Part of the epochs after which a new rendezvous is made, between two batches."""
 
@@ -76,6 +76,11 @@ class PairDrafting:
         if self._made is None:
             raise WrongError(Refusal(Code.UNPRIMED, "worker", "started ranks", "none"))
         return self._made
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of features that one call takes at most."""
+        return self._arena.sizes.features
 
     async def lost(self) -> Pp4Error:
         """Wait until the ranks fail; -> the error."""
@@ -123,21 +128,36 @@ class PairDrafting:
     async def open(self, request: int) -> None:
         """Make room for a request."""
         given = {"request": request}
-        found = await self._ranks.both("serve.open", given, self.setup.block_s, _HARMLESS)
+        found = await self._ranks.both("serve.open", given, self.setup.block_s, HARMLESS)
         self._places[request] = _Place(self._same("slot", found))
 
-    async def append(self, request: int, tokens: int, features: memoryview) -> int:
-        """Keep the features of the tokens that follow."""
-        size = 2 * tokens * self.config.feature_width
-        if features.nbytes != size or size > FEATURE_BYTES:
-            expected = f"{size} bytes, at most {FEATURE_BYTES}"
-            raise BadInputError.of("features", expected, f"{features.nbytes} bytes")
-        self._arena.feature_bytes(size)[:] = np.frombuffer(features, np.uint8)
-        given = {"request": request, "tokens": tokens}
-        found = await self._ranks.both("serve.append", given, self.setup.block_s, _HARMLESS)
-        place = self._places[request]
-        place.length = self._same("length", found)
-        return place.length
+    async def append(self, parts: Sequence[Part]) -> list[int | RefusedError]:
+        """Keep the features of the tokens that follow, of several requests."""
+        self._lay(parts)
+        given = {"parts": [{"request": one.request, "tokens": one.tokens} for one in parts]}
+        found = await self._ranks.both("serve.append", given, self.setup.block_s, HARMLESS)
+        try:
+            told = grown_alike(found, len(parts))
+        except WrongError as error:
+            raise self._ranks.fail(error) from error
+        for part, one in zip(parts, told, strict=True):
+            if isinstance(one, int):
+                self._places[part.request].length = one
+        return told
+
+    def _lay(self, parts: Sequence[Part]) -> None:
+        """Write features into the arena, one part behind the other."""
+        width = 2 * self.config.feature_width
+        wanted, found = (
+            [part.tokens * width for part in parts],
+            [part.features.nbytes for part in parts],
+        )
+        if found != wanted or not 0 < sum(wanted) <= self.capacity:
+            expected = f"{wanted} bytes, 1 to {self.capacity} together"
+            raise BadInputError.of("features", expected, f"{found} bytes")
+        place = self._arena.feature_bytes(sum(wanted))
+        for part, end in zip(parts, accumulate(wanted), strict=True):
+            place[end - part.features.nbytes : end] = np.frombuffer(part.features, np.uint8)
 
     async def close(self, request: int) -> None:
         """Forget a request."""

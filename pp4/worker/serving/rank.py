@@ -23,7 +23,7 @@ from pp4.worker.device import PairLink
 from pp4.worker.inputs import geometry_of
 from pp4.worker.serving.arena import Arena
 from pp4.worker.serving.setup import shape_of
-from pp4.worker.serving.verbs import Append, Capture, Draft, Load, Named
+from pp4.worker.serving.verbs import Append, Appended, Capture, Draft, Grown, Load, Named
 
 Facts = dict[str, Any]
 FILLED_AT_ONCE = 4
@@ -126,11 +126,14 @@ class ServingRank:
         return {"slot": cache.place(request)[0]}
 
     def _append(self, given: Facts) -> Facts:
-        asked, cache = read(Append, given), self._drafter.cache
-        width = self._drafter.config.feature_width
-        lying = self._arena.feature_bytes(2 * asked.tokens * width)
-        features = torch.from_numpy(lying).view(torch.bfloat16).view(asked.tokens, width)
-        return {"length": cache.append(asked.request, features.to(self._bench.device.where))}
+        asked, width = read(Append, given), self._drafter.config.feature_width
+        tokens = [part.tokens for part in asked.parts]
+        lying = self._arena.feature_bytes(2 * sum(tokens) * width)
+        features = torch.from_numpy(lying).view(torch.bfloat16).view(-1, width)
+        apart = torch.split(features.to(self._bench.device.where), tokens)
+        named = [part.request for part in asked.parts]
+        told = self._drafter.cache.append_together(list(zip(named, apart, strict=True)))
+        return Appended(parts=tuple(map(_grown, told))).model_dump()
 
     def _close(self, given: Facts) -> Facts:
         self._drafter.cache.close(read(Named, given).request)
@@ -179,3 +182,9 @@ class ServingRank:
         if markov is None:
             return {"cache_hits": 0, "cache_misses": 0}
         return {"cache_hits": markov.hits, "cache_misses": markov.misses}
+
+
+def _grown(told: int | RefusedError) -> Grown:
+    if isinstance(told, RefusedError):
+        return Grown(refusal=told.refusal.as_dict())
+    return Grown(length=told)

@@ -45,11 +45,39 @@ class Named(Model):
     request: Word64
 
 
-class Append(Model):
-    """Keep the features that lie in the arena."""
+class Grow(Model):
+    """One request and its tokens among those whose features lie in the arena."""
 
     request: Word64
     tokens: Size
+
+
+class Append(Model):
+    """Keep the features that lie in the arena, those of each part behind those of the one before.
+
+    Attributes:
+        parts: each request once.
+    """
+
+    parts: Annotated[tuple[Grow, ...], Field(min_length=1)]
+
+
+class Grown(Model):
+    """What became of one part.
+
+    Attributes:
+        length: tokens whose features the request has now, None where it was refused.
+        refusal: why nothing of it was kept.
+    """
+
+    length: Size | None = None
+    refusal: dict[str, str] | None = None
+
+
+class Appended(Model):
+    """What became of every part, in order."""
+
+    parts: tuple[Grown, ...]
 
 
 class Draft(Model):

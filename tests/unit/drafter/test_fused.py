@@ -152,7 +152,9 @@ def test_joined_weights_are_held_once():
 def test_features_are_projected_to_the_same_bits():
     weights = weights_of(FUSED, random_tensors(FUSED))
     features = features_of(FUSED, 70)
-    ways = [kind(weights, CONTEXT).project(features, 3) for kind in (Backbone, FusedBackbone)]
+    positions = torch.arange(3, 73)
+    kinds = (Backbone, FusedBackbone)
+    ways = [kind(weights, CONTEXT).project(features, positions) for kind in kinds]
     for plain, by_kernels in zip(*ways, strict=True):
         assert torch.equal(bits(plain), bits(by_kernels))
 

@@ -79,7 +79,7 @@ class Ranks:
     """Drafts, and does as it is told; everything here runs in the loop but the events."""
 
     def __init__(self, offer=OFFER):
-        self.offer, self.failed = offer, None
+        self.offer, self.failed, self.capacity = offer, None, 1 << 20
         self.features = {}
         self.calls = []
         self.refusing = {}
@@ -120,13 +120,18 @@ class Ranks:
             assert request not in self.features
             self.features[request] = b""
 
-    async def append(self, request, tokens, features):
-        async with self._call("append", request):
-            assert len(features) == tokens * WIDTH * 2
-            if self._length(request) + tokens > self.offer.context:
-                raise RefusedError(Refusal(Code.CACHE_FULL, "cache", "room", "none"))
-            self.features[request] += bytes(features)
-            return self._length(request)
+    async def append(self, parts):
+        async with self._call("append", *(part.request for part in parts)):
+            assert len({part.request for part in parts}) == len(parts) > 0
+            assert len(parts) == 1 or sum(len(one.features) for one in parts) <= self.capacity
+            return [self._grown(part) for part in parts]
+
+    def _grown(self, part):
+        assert len(part.features) == part.tokens * WIDTH * 2
+        if self._length(part.request) + part.tokens > self.offer.context:
+            return RefusedError(Refusal(Code.CACHE_FULL, "cache", "room", "none"))
+        self.features[part.request] += bytes(part.features)
+        return self._length(part.request)
 
     def _length(self, request):
         return len(self.features[request]) // (WIDTH * 2)

@@ -32,6 +32,7 @@ def scrape(port):
 @pytest.fixture
 def counted():
     found = Counters(positions=13, replies=3, aborted=1, connections=5, disconnects=2)
+    found.appends, found.append_parts, found.appended = 7, 21, 80
     found.launched([900, 3_000_000], captured=4)
     found.launched([1_000_000_000_000], captured=1)
     found.received_bytes, found.sent_bytes = 100, 200
@@ -58,6 +59,9 @@ def test_a_scrape_says_what_was_counted(counted):
         "pp4_worker_padded_rows_total": 2,
         "pp4_worker_positions_total": 13,
         "pp4_worker_replies_total": 3,
+        "pp4_worker_appends_total": 7,
+        "pp4_worker_append_parts_total": 21,
+        "pp4_worker_appended_total": 80,
         "pp4_worker_aborted_total": 1,
         "pp4_worker_connections_total": 5,
         "pp4_worker_disconnects_total": 2,
@@ -172,6 +176,7 @@ def test_the_log_has_the_same_figures(counted):
         "padded_rows": 2,
         "positions": 13,
         "replies": 3,
+        "appends": 7,
         "wait_ns": 1_000_003_000_900,
         "refusals": {"CACHE_FULL": 4, "BAD_INPUT": 1},
         "open_requests": 6,
