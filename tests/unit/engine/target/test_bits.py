@@ -164,6 +164,25 @@ def test_no_last_bit_of_silu_shows_in_bf16():
         assert torch.equal((wide / (1 + torch.exp(-wide)) * factor).bfloat16(), silu(finite))
 
 
+def noisy_silu(real, sign):
+    """Off by some last places of the type that a library computes in: FP32 for BF16."""
+
+    def silu(values):
+        places = 48 if values.dtype == torch.float64 else 20
+        return (real(values.double()) * (1 + sign * 2.0**-places)).to(values.dtype)
+
+    return silu
+
+
+def test_last_bits_of_silu_do_not_show(monkeypatch):
+    real, tokens, found = torch.nn.functional.silu, tokens_of(64, WIDE.vocab), []
+    for sign in (-1, 1):
+        monkeypatch.setattr(torch.nn.functional, "silu", noisy_silu(real, sign))
+        target = target_of(WIDE, taps=(0, 1), slots=1, context=70)
+        found.append((*run(target, tokens, 58, [Piece(6)]), target._decoder._values))
+    assert same(*found)
+
+
 READS = {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal"}
 
 
