@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -58,7 +59,7 @@ class Appends:
         self._counters, self._judged = counters, judged
         # a dict keeps the order and finds what is to be removed
         self._waiting: dict[Appending, None] = {}
-        self._launched: list[Appending] = []
+        self._launched: deque[Appending] = deque()
         self.some = asyncio.Event()
 
     def __len__(self) -> int:
@@ -80,7 +81,7 @@ class Appends:
         batch = self._take(drafting.capacity)
         if not batch:
             return
-        self._launched = batch
+        self._launched = deque(batch)
         self._counters.appends += 1
         self._counters.append_parts += len(batch)
         try:
@@ -90,11 +91,10 @@ class Appends:
             refusal = self._judged(drafting, error).refusal
             # nobody is left where the ranks are over: they have all been answered
             told = [RefusedError(refusal) for _ in self._launched]
-        finally:
-            launched, self._launched = self._launched, []
-        # none is launched any more where the end of the ranks has answered it
-        for one, found in zip(launched, told, strict=bool(launched)):
-            self._end(one, found)
+        for found in told:
+            # there is none any more where the end of the ranks has answered them
+            if self._launched:
+                self._end(self._launched.popleft(), found)
 
     def _take(self, most: int) -> list[Appending]:
         """Take the oldest and those behind it that fit, in order; one always goes."""
@@ -126,17 +126,15 @@ class Appends:
 
     def drain(self, refusal: Refusal) -> None:
         """Refuse all that wait, and let those who look for some see that there are none."""
-        waiting = list(self._waiting)
-        self._waiting.clear()
+        waiting, self._waiting = self._waiting, {}
         for one in waiting:
             self._refuse(one, refusal)
         self.some.set()
 
     def end(self, refusal: Refusal) -> None:
         """Refuse also those that the ranks have: their answer may never come."""
-        launched, self._launched = self._launched, []
-        for one in launched:
-            self._refuse(one, refusal)
+        while self._launched:
+            self._refuse(self._launched.popleft(), refusal)
         self.drain(refusal)
 
 

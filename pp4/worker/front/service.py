@@ -243,11 +243,9 @@ class Service:
             try:
                 async with self._turns.taken():
                     await use(drafting)
-            except Pp4Error:
-                return
             except Exception as error:
                 # with nobody left to take it up, clients would wait for ever
-                self.fail(_internal("worker", error))
+                self.fail(error if isinstance(error, Pp4Error) else _internal("worker", error))
 
     async def _block(self, drafting: Drafting) -> None:
         """One batch: all of its replies, or one refusal for each."""

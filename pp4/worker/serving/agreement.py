@@ -102,7 +102,7 @@ def _alike(first: Grown, second: Grown) -> int | RefusedError:
 
 
 def _said(one: Grown) -> str:
-    """A length or a code; a part of which both or neither are said is neither."""
+    """A length, or the code of a refusal; of one that cannot be read that of its reader."""
     return f"{refusal_of(one.refusal).code}" if one.length is None else f"{one.length}"
 
 

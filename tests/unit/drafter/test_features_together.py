@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pp4.drafter.backbone import PROJECTED_ROWS, Backbone
+from pp4.drafter.checkpoint.tensors import layer_name
 from pp4.drafter.features import FeatureCache
 from pp4.drafter.fused import FusedBackbone
 from pp4.errors import BadInputError, Code, RefusedError
@@ -240,6 +241,19 @@ def test_bad_parts_alone_are_refused_each_with_its_own_words():
     assert found == ["infinite or undefined ones", "78", "values that overflow on the way"]
     assert same(kept(cache), before)
     assert cache.append_together([]) == []
+
+
+@pytest.mark.parametrize("layer", range(SMALL.layers))
+@pytest.mark.parametrize("which", ["self_attn.k_norm", "self_attn.v_proj"])
+def test_keys_or_values_of_one_layer_that_overflow_are_enough(which, layer):
+    tensors = random_tensors(SMALL)
+    tensors[layer_name(layer, which)].fill_(3e38)
+    backbone = Backbone(weights_of(SMALL, tensors), CONTEXT)
+    cache = cache_of(backbone)
+    before = kept(cache)
+    told = cache.append_together([(request, some(backbone, 4, request)) for request in (0, 1)])
+    assert {one.refusal.found for one in told} == {"values that overflow on the way"}
+    assert same(kept(cache), before)
 
 
 def test_a_request_that_is_there_twice_is_refused_with_all_of_them():

@@ -90,14 +90,14 @@ class Ranks:
         self._gate.set()
 
     @contextlib.asynccontextmanager
-    async def _call(self, verb, *given):
+    async def _call(self, verb, *given, refusing=None):
         self.overlapped |= self._busy
         self._busy = True
         try:
             self.calls.append((verb, *given))
             await asyncio.sleep(0)
-            if verb in self.refusing:
-                raise self.refusing.pop(verb)
+            if (refusing or verb) in self.refusing:
+                raise self.refusing.pop(refusing or verb)
             if verb in self.blocking:
                 self.entered.set()
                 await self._pass()
@@ -121,12 +121,18 @@ class Ranks:
             self.features[request] = b""
 
     async def append(self, parts):
-        async with self._call("append", *(part.request for part in parts)):
+        """What ``refusing`` has for ``append`` is for the oldest part, for ``appends`` for all."""
+        requests = [part.request for part in parts]
+        async with self._call("append", *requests, refusing="appends"):
             assert len({part.request for part in parts}) == len(parts) > 0
             assert len(parts) == 1 or sum(len(one.features) for one in parts) <= self.capacity
             return [self._grown(part) for part in parts]
 
     def _grown(self, part):
+        if (error := self.refusing.pop("append", None)) is not None:
+            if not isinstance(error, RefusedError):
+                raise error
+            return error
         assert len(part.features) == part.tokens * WIDTH * 2
         if self._length(part.request) + part.tokens > self.offer.context:
             return RefusedError(Refusal(Code.CACHE_FULL, "cache", "room", "none"))

@@ -11,6 +11,7 @@ from pp4.errors import BadInputError, Code, Refusal, RefusedError
 from pp4.wire.draft_frames import encode
 from pp4.wire.drafts import Abort, Close, Features, Hello, Open, Status
 from pp4.worker.client import Ask
+from pp4.worker.front import appends
 from pp4.worker.front.limits import Limits
 from pp4.worker.step_client import StepClient
 from tests.unit.worker.fronts import (
@@ -123,6 +124,34 @@ def test_more_than_the_ranks_take_at_once_goes_in_as_many_turns(worker, client):
     assert own == [(1, 2), (3,), (4,), (5,), (6,)]
 
 
+def test_no_more_parts_than_a_call_may_have_go_in_it(worker, client, monkeypatch):
+    monkeypatch.setattr(appends, "_PARTS", 2)
+    with line(worker, range(5)) as connected:
+        with busy(worker, client):
+            connected.sendall(b"".join(features(10 + number, number) for number in range(5)))
+            parts_waiting(worker, 5)
+        assert said(answers(connected, 5)) == [("APPENDED", 10 + number) for number in range(5)]
+    assert calls(worker, "append")[1:] == [("append", 1, 2), ("append", 3, 4), ("append", 5)]
+
+
+def test_a_fault_between_two_answers_leaves_nobody_without_one(worker, client):
+    with line(worker, [0]) as connected, line(worker, [0]) as other:
+        with busy(worker, client):
+            connected.sendall(features(10, 0))
+            parts_waiting(worker, 1)
+            other.sendall(features(20, 0))
+            parts_waiting(worker, 2)
+
+            def fault(_, message, body=b""):
+                raise KeyError("nobody foresaw it")
+
+            (first, _) = worker.server._service._appends._waiting
+            first.answer = fault
+        (told,) = answers(other, 1)
+        assert (told.verb, told.refusal["code"]) == ("REFUSED", Code.INTERNAL)
+    assert client.status().state == "failed"
+
+
 def test_of_one_request_the_second_waits_for_the_next_turn(worker, client):
     with line(worker, [0, 1, 2]) as connected:
         with busy(worker, client):
@@ -173,7 +202,7 @@ def test_a_call_that_is_refused_is_refused_to_each_and_changes_nothing(worker, c
         with busy(worker, client):
             connected.sendall(features(10, 0) + features(11, 1))
             parts_waiting(worker, 2)
-            worker.ranks.refusing["append"] = BadInputError.of("features", "others", "these")
+            worker.ranks.refusing["appends"] = BadInputError.of("features", "others", "these")
         told = answers(connected, 2)
         assert said(told) == [("REFUSED", 10), ("REFUSED", 11)]
         connected.sendall(features(12, 0) + features(13, 1))
