@@ -215,7 +215,7 @@ def _head(function: Function) -> str:
 
 
 def _near(tree: ast.Module, subject: str) -> str:
-    """Name conditions that look like a guard and are none, for a message."""
+    """Name the conditions on a subject that a file has, for a message."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):
@@ -223,7 +223,7 @@ def _near(tree: ast.Module, subject: str) -> str:
             if subject in names:
                 found.append((node.lineno, shown(ast.unparse(node.test), 60)))
     texts = [f"line {line}: {test}" for line, test in sorted(found)[:_SHOWN]]
-    return f"; no such guard: {'; '.join(texts)}" if texts else ""
+    return f"; conditions on {subject}: {'; '.join(texts)}" if texts else ""
 
 
 def _refuse(where: str, expected: str, found: str) -> NoReturn:

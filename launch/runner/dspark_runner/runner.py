@@ -41,10 +41,18 @@ class Runner:
             Refused: the model has such a head, or the drafter will not do.
         """
         if mtp is None:
-            drafter = remote_dspark.connect(settings.socket, settings.depth)
-            want_abi(drafter.abi)
-            return cls(engine, drafter, settings.temperature)
+            return cls._connected(engine, settings)
         raise Refused("an MTP head is loaded; it and DSpark would draft for the same verifier")
+
+    @classmethod
+    def _connected(cls, engine: Engine, settings: Settings) -> Self:
+        drafter = remote_dspark.connect(settings.socket, settings.depth)
+        try:
+            want_abi(drafter.abi)
+        except Refused:
+            drafter.close()
+            raise
+        return cls(engine, drafter, settings.temperature)
 
     def __enter__(self) -> Self:
         return self
