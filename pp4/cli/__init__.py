@@ -18,8 +18,7 @@ from typing import Annotated
 import typer
 
 from pp4 import __version__
-from pp4.cli import drafter, holds, qualify, replay, worker
-from pp4.cli.prepare import prepare
+from pp4.cli import drafter, holds, prepare, qualify, replay, worker
 from pp4.cli.call import AsJson, Call, MaxAge, SameBoot, call_of, standing_policy
 from pp4.config import load_settings
 from pp4.console import Console
@@ -57,7 +56,7 @@ def root(
 
 app.command("pair-qualify")(qualify.pair_qualify)
 app.command("solo-qualify")(qualify.solo_qualify)
-app.command("prepare")(prepare)
+app.command("prepare")(prepare.prepare)
 
 
 @app.command("verify-receipt")

@@ -8,46 +8,57 @@ from pathlib import PurePosixPath
 from typing import Final, NoReturn
 
 from pp4.errors import Code, Refusal, RefusedError
-from pp4.launch.pythons import python_findings
+from pp4.launch.pythons import PARTS, python_findings
 from pp4.launch.texts import Finding, text_findings
 from pp4.launch.trees import Entry, Tree
-from pp4.receipts.canonical import read_file
 
 NEEDLES: Final = (
-    *(b"DSPARK", b"SAMPLED", b"TOP32", b"SWITCHES"),
+    *(part.encode() for part in (*PARTS, "SWITCHES")),
     *("SAMPLED_TOP32".encode(form) for form in ("utf-16-le", "utf-16-be")),
 )
 """A file without any of these names no switch, neither whole nor in parts."""
 PAGES: Final = (".md", ".rst")
 """Endings of documentation: what stands there is read by people and started by nobody."""
+Read = tuple[str, str]
+"""Path and sha256 of a file that was read."""
 LIMIT: Final = 16 << 20
 """Largest file that is read for assignments; a longer one that names a switch refuses."""
 _PYTHON: Final = re.compile(rb"#!.*python")
 _NAMED: Final = re.compile(rb"SAMPLED_TOP32")
 
 
-def want_switches_off(tree: Tree) -> None:
+def want_switches_off(tree: Tree, known: frozenset[Read] = frozenset()) -> frozenset[Read]:
     """Hold a tree to files that set neither switch.
 
     Args:
         tree: surveyed with :data:`NEEDLES`.
+        known: files that were read before and set none.
+
+    Returns:
+        Files that were read and set none, with those.
 
     Raises:
         RefusedError: ``SWITCH_SET``, with the first place and how many more there are.
     """
-    found = [one for entry in tree.entries.values() for one in _in_entry(tree, entry)]
+    read = set(known)
+    found: list[Finding] = []
+    for entry in tree.entries.values():
+        # A link gives a file another name, and with it another reading.
+        end = tree.entries.get(entry.leads_to) if entry.type == "link" else entry
+        if end is None or not end.mentions or entry.path.lower().endswith(PAGES):
+            continue
+        if (entry.path, end.sha256) not in read:
+            found += _in_file(tree, entry, end)
+            read.add((entry.path, end.sha256))
     if found:
         first, *more = sorted(set(found))
         _refuse(tree, first, f" (and {len(more)} more)" if more else "")
+    return frozenset(read)
 
 
-def _in_entry(tree: Tree, entry: Entry) -> Iterator[Finding]:
-    # A link gives a file another name, and with it another reading.
-    end = tree.entries.get(entry.leads_to) if entry.type == "link" else entry
-    if end is None or not end.mentions or entry.path.lower().endswith(PAGES):
-        return
+def _in_file(tree: Tree, entry: Entry, end: Entry) -> Iterator[Finding]:
     try:
-        raw = read_file(tree.root / end.path, LIMIT)
+        raw = tree.content(end.path, LIMIT)
     except RefusedError as error:
         if error.refusal.code is not Code.TOO_LARGE:
             raise

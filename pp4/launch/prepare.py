@@ -6,27 +6,26 @@ they are changed, and what came out is read back from the disk and held to the s
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from pp4.errors import BadInputError, Code, Refusal, RefusedError, UsageError, WrongError
+from pp4.errors import BadInputError, Code, Refusal, RefusedError, UsageError
 from pp4.launch.changes import Edited, edited, want_package
 from pp4.launch.guards import Guard, find_guards
 from pp4.launch.launchers import NEEDLES, want_switches_off
 from pp4.launch.manifest import Edit, GuardRule, Opened, Package, load_manifest
 from pp4.launch.record import RECEIPT, body
-from pp4.launch.staging import Staging, staging, unwritable
-from pp4.launch.trees import Entry, Tree, Type, open_file, refuse_tree, survey, unreadable
+from pp4.launch.staging import Staging, staging
+from pp4.launch.trees import Tree, not_reviewed, refuse_tree, survey
+from pp4.launch.writing import plan, want_written, write, write_bytes
 from pp4.receipts.build import build
-from pp4.receipts.canonical import read_file, shown
+from pp4.receipts.canonical import shown
 from pp4.receipts.digests import sha256_hex
 
 _PAGE: Final = "docs/prepare.md"
-_CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +66,6 @@ class Prepared:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """A file of the output: where its bytes come from, or what they are."""
-
-    path: str
-    type: Type
-    sha256: str
-    origin: Path
-    target: str = ""
-    content: bytes | None = None
-
-
 def prepare(manifest: Path, source: Path | None, out: Path) -> Prepared:
     """Stage a tree.
 
@@ -111,21 +98,21 @@ def _staged(opened: Opened, root: Path, place: Staging) -> Prepared:
         want_package(tree, package)
     edits = _edits(tree, manifest.edit)
     before = _guards(tree, manifest.guard)
-    want_switches_off(tree)
+    read = want_switches_off(tree)
     replacements = {one.path: _replacement(opened, one) for one in manifest.package}
-    planned = _plan(tree, replacements, edits)
+    planned = plan(tree, replacements, edits)
     for one in planned:
-        _write(place, one)
+        write(place, one)
     output = survey(place.place, needles=NEEDLES, named=place.out)
-    _want_written(planned, output)
+    want_written(planned, output)
     for package in manifest.package:
         want_package(output, package)
     after = _guards(output, manifest.guard)
     _want_same(before, after, output)
-    want_switches_off(output)
+    want_switches_off(output, read)
     lines = _lines(manifest.edit, edits)
     raw = build(body(opened, tree, output, lines, list(zip(before, after, strict=True))))
-    _store(place, raw)
+    write_bytes(place, RECEIPT, raw)
     place.publish()
     packages = (f"package {one.name} at {one.path}" for one in manifest.package)
     passages = (f"{e.name} at {e.path}, line {lines[e.name]}" for e in manifest.edit)
@@ -140,9 +127,6 @@ def _staged(opened: Opened, root: Path, place: Staging) -> Prepared:
     )
 
 
-# -- the input --------------------------------------------------------------------------------
-
-
 def _want_apart(root: Path, out: Path) -> None:
     """Refuse an output within what it is made of: the next look there would find another tree."""
     top, made = Path(os.path.realpath(root)), Path(os.path.realpath(out))
@@ -155,18 +139,18 @@ def _want_reviewed(opened: Opened, tree: Tree) -> None:
     for path, sha256 in opened.manifest.pins:
         entry = tree.entries.get(path)
         if entry is None or entry.type == "link":
-            _not_reviewed(tree.where(path), sha256, "no such file" if entry is None else "a link")
+            not_reviewed(tree.where(path), sha256, "no such file" if entry is None else "a link")
         if entry.sha256 != sha256:
-            _not_reviewed(tree.where(path), sha256, f"sha256 {entry.sha256}")
+            not_reviewed(tree.where(path), sha256, f"sha256 {entry.sha256}")
     if RECEIPT in tree.entries or RECEIPT in tree.directories:
         refuse_tree(tree.named / RECEIPT, "a tree that was not prepared before", "its receipt")
     if tree.sha256 != opened.manifest.source.sha256:
         wanted = opened.manifest.source.sha256
-        _not_reviewed(tree.where(""), wanted, f"a tree with sha256 {tree.sha256}")
+        not_reviewed(tree.where(""), wanted, f"a tree with sha256 {tree.sha256}")
     for package in opened.manifest.package:
         found = tree.part_sha256(package.path)
         if found != package.sha256 and package.path in tree.directories:
-            _not_reviewed(tree.where(package.path), package.sha256, f"a tree with sha256 {found}")
+            not_reviewed(tree.where(package.path), package.sha256, f"a tree with sha256 {found}")
 
 
 def _replacement(opened: Opened, package: Package) -> Tree:
@@ -174,7 +158,7 @@ def _replacement(opened: Opened, package: Package) -> Tree:
     tree = survey(opened.directory / package.replacement, needles=NEEDLES)
     if tree.sha256 != package.replacement_sha256:
         found = f"a tree with sha256 {tree.sha256}"
-        _not_reviewed(tree.where(""), package.replacement_sha256, found)
+        not_reviewed(tree.where(""), package.replacement_sha256, found)
     return tree
 
 
@@ -183,7 +167,7 @@ def _edits(tree: Tree, edits: Sequence[Edit]) -> dict[str, Edited]:
     by_path: dict[str, list[Edit]] = {}
     for edit in edits:
         by_path.setdefault(edit.path, []).append(edit)
-    return {path: edited(tree, some, _content(tree, path)) for path, some in by_path.items()}
+    return {path: edited(tree, some, tree.content(path)) for path, some in by_path.items()}
 
 
 def _lines(edits: Sequence[Edit], files: Mapping[str, Edited]) -> dict[str, int]:
@@ -202,7 +186,7 @@ def _guards(tree: Tree, rules: Sequence[GuardRule]) -> list[Guard]:
         entry = tree.entries.get(path)
         if entry is None or entry.type == "link":
             _guard_changed(tree.where(path), "the file of its guards", "none")
-        for guard in find_guards(some, _content(tree, path), tree.where(path)):
+        for guard in find_guards(some, tree.content(path), tree.where(path)):
             found[guard.name] = guard
     return [found[rule.name] for rule in rules]
 
@@ -215,123 +199,5 @@ def _want_same(before: Sequence[Guard], after: Sequence[Guard], output: Tree) ->
             _guard_changed(where, expected, "another body, other parameters or decorators")
 
 
-def _content(tree: Tree, path: str) -> bytes:
-    """Return the bytes of a file that was surveyed.
-
-    Raises:
-        RefusedError: ``NOT_REVIEWED``, it is another one by now; ``UNREADABLE``; ``TOO_LARGE``.
-    """
-    raw = read_file(tree.root / path)
-    wanted = tree.entries[path].sha256
-    if sha256_hex(raw) != wanted:
-        _not_reviewed(tree.where(path), wanted, f"sha256 {sha256_hex(raw)}, a moment later")
-    return raw
-
-
-def _not_reviewed(where: str, wanted: str, found: str) -> NoReturn:
-    raise RefusedError(Refusal(Code.NOT_REVIEWED, where, f"sha256 {wanted}", found, _PAGE))
-
-
 def _guard_changed(where: str, expected: str, found: str) -> NoReturn:
     raise RefusedError(Refusal(Code.GUARD_CHANGED, where, expected, found, _PAGE))
-
-
-# -- the output -------------------------------------------------------------------------------
-
-
-def _plan(
-    tree: Tree, replacements: Mapping[str, Tree], edits: Mapping[str, Edited]
-) -> list[_Planned]:
-    """Return every file of the output, by path."""
-    planned = []
-    for path, entry in tree.entries.items():
-        if any(path.startswith(f"{package}/") for package in replacements):
-            continue
-        if path in edits:
-            content = edits[path].content
-            digest = sha256_hex(content)
-            planned.append(_Planned(path, entry.type, digest, tree.root, content=content))
-        else:
-            planned.append(_planned(path, entry, tree.root / path))
-    for package, replacement in replacements.items():
-        for path, entry in replacement.entries.items():
-            planned.append(_planned(f"{package}/{path}", entry, replacement.root / path))
-    return sorted(planned, key=lambda one: one.path)
-
-
-def _planned(path: str, entry: Entry, origin: Path) -> _Planned:
-    return _Planned(path, entry.type, entry.sha256, origin, entry.target)
-
-
-def _write(place: Staging, one: _Planned) -> None:
-    where = place.out / one.path
-    try:
-        if one.type == "link":
-            place.link(one.path, one.target)
-            return
-        descriptor = place.write(one.path, program=one.type == "program")
-    except OSError as error:
-        raise unwritable(where, error) from error
-    with _Sink(descriptor, where) as sink:
-        if one.content is not None:
-            sink.write(one.content)
-        else:
-            _copy(one, sink)
-
-
-class _Sink:
-    """A file that is written; what the disk does not take is a refusal of its name."""
-
-    def __init__(self, descriptor: int, where: Path) -> None:
-        self._stream, self._where = os.fdopen(descriptor, "wb", buffering=0), where
-
-    def __enter__(self) -> _Sink:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._stream.close()
-        except OSError as error:
-            raise unwritable(self._where, error) from error
-
-    def write(self, content: bytes) -> None:
-        left = memoryview(content)
-        try:
-            while left:
-                left = left[self._stream.write(left) :]
-        except OSError as error:
-            raise unwritable(self._where, error) from error
-
-
-def _copy(one: _Planned, sink: _Sink) -> None:
-    digest = hashlib.sha256()
-    try:
-        with os.fdopen(open_file(one.origin), "rb", buffering=0) as stream:
-            while chunk := stream.read(_CHUNK):
-                digest.update(chunk)
-                sink.write(chunk)
-    except OSError as error:
-        raise unreadable(shown(str(one.origin)), error) from error
-    if digest.hexdigest() != one.sha256:
-        found = f"sha256 {digest.hexdigest()}, a moment later"
-        _not_reviewed(shown(str(one.origin)), one.sha256, found)
-
-
-def _want_written(planned: Sequence[_Planned], output: Tree) -> None:
-    wanted = [[one.path, one.type, one.sha256] for one in planned]
-    found = [entry.row for entry in output.entries.values()]
-    if wanted != found:
-        odd = next((row for row in (*wanted, *found) if (row in wanted) != (row in found)), [""])
-        expected = "the files that were written, read back from the disk"
-        where = output.where(odd[0])
-        raise WrongError(Refusal(Code.DIGEST_MISMATCH, where, expected, "others", _PAGE))
-
-
-def _store(place: Staging, raw: bytes) -> None:
-    where = place.out / RECEIPT
-    try:
-        descriptor = place.write(RECEIPT)
-    except OSError as error:
-        raise unwritable(where, error) from error
-    with _Sink(descriptor, where) as sink:
-        sink.write(raw)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pp4.config import SWITCHES
@@ -22,6 +22,8 @@ _READERS: Final = frozenset({"get", "getenv", "pop", "getb"})
 _WRITERS: Final = re.compile(r"set|put|add|export|env", re.IGNORECASE)
 _ENVIRONMENT: Final = re.compile(r"(^|\.)environb?$")
 _SAID: Final = frozenset({"help", "description", "epilog", "usage", "reason", "msg"})
+PARTS: Final = ("DSPARK", "SAMPLED", "TOP32")
+"""What a name of a switch is put together of, if it is not written in one piece."""
 _OURS: Final = ("pp4.config", "SWITCHES")
 
 
@@ -37,8 +39,11 @@ def python_findings(path: str, raw: bytes) -> list[Finding]:
     tree = parsed(raw)
     if isinstance(tree, str):
         return [Finding(path, 1, f"names a switch and cannot be read: {tree}")]
+    nodes = list(ast.walk(tree))
+    if not any(_is_part(node) for node in nodes):
+        return []
     try:
-        return sorted({Finding(path, line, what) for line, what in _Reading(tree).findings()})
+        return sorted({Finding(path, line, what) for line, what in _Reading(nodes).findings()})
     except RecursionError:
         return [Finding(path, 1, "names a switch and is nested too deep to be read")]
 
@@ -46,18 +51,16 @@ def python_findings(path: str, raw: bytes) -> list[Finding]:
 class _Reading:
     """One file: the constants that its names stand for, and what is made of them."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        self._tree = tree
-        self._constants = _constants(tree)
-        self._said = _only_said(tree)
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+        self._constants = _constants(nodes)
+        said = _only_said(nodes)
+        self._nodes = [node for node in nodes if node not in said]
         self._names_a_switch = any(
-            isinstance(node, ast.expr) and self._mentions(node) for node in ast.walk(tree)
+            isinstance(node, ast.expr) and self._mentions(node) for node in self._nodes
         )
 
     def findings(self) -> Iterator[tuple[int, str]]:
-        for node in ast.walk(self._tree):
-            if node in self._said:
-                continue
+        for node in self._nodes:
             for what in self._node(node):
                 yield getattr(node, "lineno", 1), what
 
@@ -151,8 +154,6 @@ class _Reading:
         return not self._off(node) and self._value(node) not in ("", False)
 
     def _mentions(self, node: ast.expr) -> bool:
-        if node in self._said:
-            return False
         value = self._value(node)
         return value in SWITCHES or (isinstance(value, tuple) and any(v in SWITCHES for v in value))
 
@@ -160,11 +161,21 @@ class _Reading:
         return _folded(node, self._constants)
 
 
-def _constants(tree: ast.Module) -> dict[str, Value]:
+def _is_part(node: ast.AST) -> bool:
+    """Whether a node has a part of a switch's name; where none has, none can be put together."""
+    if isinstance(node, ast.Constant):
+        value = node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value
+        return isinstance(value, str) and any(part in value for part in PARTS)
+    if isinstance(node, ast.keyword):
+        return node.arg in SWITCHES
+    return isinstance(node, ast.alias) and node.name == _OURS[1]
+
+
+def _constants(nodes: Sequence[ast.AST]) -> dict[str, Value]:
     """What the names of a file stand for, where each is assigned once and to a constant."""
     seen: dict[str, list[ast.expr]] = {}
     imported: dict[str, Value] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
@@ -240,10 +251,10 @@ def _formatted(node: ast.BinOp, constants: Mapping[str, Value]) -> Value | _Unkn
         return _NOT_KNOWN
 
 
-def _only_said(tree: ast.Module) -> set[ast.AST]:
+def _only_said(nodes: Sequence[ast.AST]) -> set[ast.AST]:
     """What stands in docstrings, in errors that are raised, and in help texts."""
     said: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             said.add(node.value)
         elif isinstance(node, ast.Raise):

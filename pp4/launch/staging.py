@@ -41,6 +41,7 @@ class Staging:
 
     def __init__(self, out: Path, place: Path, swept: tuple[str, ...]) -> None:
         self.out, self.place, self.swept = out, place, swept
+        self._made = {place}
 
     def write(self, path: str, *, program: bool = False) -> int:
         """Create a file and return its descriptor; of its mode the umask decides all but one bit.
@@ -62,7 +63,9 @@ class Staging:
 
     def _place(self, path: str) -> Path:
         place = self.place / path
-        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.parent not in self._made:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            self._made.add(place.parent)
         return place
 
     def publish(self) -> None:

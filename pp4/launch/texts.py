@@ -90,6 +90,8 @@ def text_findings(path: str, text: str) -> list[Finding]:
 
 def assignments(text: str, kind: Kind = "shell") -> Iterator[tuple[int, str]]:
     """Yield line and words of each assignment that enables a switch, in text without comments."""
+    if not any(name in text for name in SWITCHES):
+        return
     for start, end, off in _candidates(text, kind):
         if not off:
             line = text.count("\n", 0, start) + 1

@@ -18,7 +18,7 @@ from typing import Final, Literal, NoReturn
 
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.launch.links import leads_to
-from pp4.receipts.canonical import shown
+from pp4.receipts.canonical import LIMIT, read_file, shown
 from pp4.receipts.digests import sha256_hex, tree_digest
 
 LEFT_OUT: Final = ("__pycache__", ".git")
@@ -26,6 +26,7 @@ LEFT_OUT: Final = ("__pycache__", ".git")
 MOST_FILES: Final = 24_000
 """Files and links of one tree; twice as many rows, and the source of pp4, fit into a receipt."""
 _LONGEST: Final = 1024
+_LATER: Final = "other bytes, a moment later"
 _CHUNK: Final = 1 << 20
 Type = Literal["file", "program", "link"]
 
@@ -88,6 +89,17 @@ class Tree:
         """Return the digest of a directory as a tree of its own."""
         return rows_digest([p, e.type, e.sha256] for p, e in self.below(directory).items())
 
+    def content(self, path: str, limit: int = LIMIT) -> bytes:
+        """Return the bytes of a file, if they are still those that were surveyed.
+
+        Raises:
+            RefusedError: ``NOT_REVIEWED``, they are others; ``UNREADABLE``; ``TOO_LARGE``.
+        """
+        raw = read_file(self.root / path, limit)
+        if sha256_hex(raw) != self.entries[path].sha256:
+            not_reviewed(self.where(path), self.entries[path].sha256, _LATER)
+        return raw
+
     def where(self, path: str) -> str:
         """Return a path for a message."""
         return shown(str(self.named / path))
@@ -129,6 +141,16 @@ def refuse_tree(place: Path, expected: str, found: str) -> NoReturn:
     """
     where = shown(str(place))
     raise RefusedError(Refusal(Code.BAD_TREE, where, expected, found, "docs/prepare.md"))
+
+
+def not_reviewed(where: str, wanted: str, found: str) -> NoReturn:
+    """Refuse what is not the reviewed file or tree.
+
+    Raises:
+        RefusedError: ``NOT_REVIEWED``, always.
+    """
+    refusal = Refusal(Code.NOT_REVIEWED, where, f"sha256 {wanted}", found, "docs/prepare.md")
+    raise RefusedError(refusal)
 
 
 def unreadable(where: str, error: OSError) -> RefusedError:

@@ -175,6 +175,7 @@ def test_a_name_that_somebody_takes_in_between(tmp_path):
 def test_a_source_that_changes_while_it_is_staged(subject, monkeypatch):
     def late(tree):
         subject.write(RUNNER, "mtp = None\n")
+        return frozenset()
 
     monkeypatch.setattr(module, "want_switches_off", late)
     assert subject.refusal().code is Code.NOT_REVIEWED
@@ -182,14 +183,14 @@ def test_a_source_that_changes_while_it_is_staged(subject, monkeypatch):
 
 
 def test_bytes_that_the_disk_gives_back_otherwise(subject, monkeypatch):
-    write = module._write
+    write = module.write
 
     def spoilt(place, one):
         write(place, one)
         if one.path == ENGINE:
             (place.place / ENGINE).write_text("ABI = 'other'\n")
 
-    monkeypatch.setattr(module, "_write", spoilt)
+    monkeypatch.setattr(module, "write", spoilt)
     with pytest.raises(WrongError) as raised:
         subject.prepare()
     assert raised.value.refusal.code is Code.DIGEST_MISMATCH
