@@ -6,7 +6,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Final, Literal
 
-Kind = Literal["shell", "make", "yaml", "docker", "unit", "slashes", "plain"]
+Kind = Literal["shell", "command", "make", "yaml", "docker", "unit", "slashes", "plain"]
 _ENDINGS: Final[dict[str, Kind]] = {
     **dict.fromkeys((".sh", ".bash", ".zsh", ".ksh", ".csh", ".fish"), "shell"),
     **dict.fromkeys((".sbatch", ".slurm", ".pl", ".rb", ".ps1"), "shell"),
@@ -53,7 +53,7 @@ def _stripped(line: str, kind: Kind) -> str:
     if start.startswith("#") or (kind == "unit" and start.startswith(";")):
         return ""
     # In a unit and in a Dockerfile a # behind something is a part of it.
-    return _before_hash(line) if kind in ("shell", "make", "yaml") else line
+    return _before_hash(line) if kind in ("shell", "command", "make", "yaml") else line
 
 
 def _before_hash(line: str) -> str:

@@ -81,7 +81,7 @@ class _Reading:
         elif isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp):
             text = self._value(node)
             if isinstance(text, str):
-                for _, what in assignments(without_comments(text, "shell")):
+                for _, what in assignments(without_comments(text, "command")):
                     yield f"a text that sets it: {what}"
 
     def _target(self, target: ast.expr, value: ast.expr) -> Iterator[str]:
@@ -120,7 +120,8 @@ class _Reading:
                 yield f"an argument {keyword.arg}={shown(ast.unparse(keyword.value), 40)}"
         if last in ("dict", "update", "OrderedDict"):
             yield from self._pairs_of(call)
-        first = call.args[0] if call.args else None
+        named = [k.value for k in call.keywords if k.arg in ("name", "key")]
+        first = next(iter([*call.args[:1], *named]), None)
         if first is None:
             return
         more = [*call.args[1:2], *(k.value for k in call.keywords if k.arg in ("value", "default"))]

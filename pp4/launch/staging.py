@@ -34,13 +34,15 @@ class Staging:
     Args:
         out: the name that it gets.
         place: where it is until then.
-
-    Attributes:
+        identity: its status, by which it is known under either name.
         swept: what killed runs had left here, and was taken away.
     """
 
-    def __init__(self, out: Path, place: Path, swept: tuple[str, ...]) -> None:
+    def __init__(
+        self, out: Path, place: Path, identity: os.stat_result, swept: tuple[str, ...]
+    ) -> None:
         self.out, self.place, self.swept = out, place, swept
+        self._identity = identity
         self._made = {place}
 
     def write(self, path: str, *, program: bool = False) -> int:
@@ -81,13 +83,20 @@ class Staging:
             os.rename(self.place, self.out)
             _flush(self.out.parent)
         except BaseException as error:
-            if not self.place.exists() and self.out.exists():
+            if self._has_its_name():
                 os.rename(self.out, self.place)
             if isinstance(error, OSError):
                 if error.errno in _TAKEN:
                     raise _exists(self.out) from None
                 raise unwritable(self.out, error) from error
             raise
+
+    def _has_its_name(self) -> bool:
+        """Whether what has the output's name is this directory, and not somebody else's."""
+        try:
+            return os.path.samestat(os.lstat(self.out), self._identity)
+        except OSError:
+            return False
 
 
 @contextlib.contextmanager
@@ -104,7 +113,7 @@ def staging(out: Path) -> Iterator[Staging]:
         place, lock = _made(out)
     except OSError as error:
         raise unwritable(out, error) from error
-    one = Staging(out, place, swept)
+    one = Staging(out, place, os.fstat(lock), swept)
     try:
         yield one
     except BaseException as error:

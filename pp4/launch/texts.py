@@ -88,7 +88,7 @@ def text_findings(path: str, text: str) -> list[Finding]:
     return sorted(found)
 
 
-def assignments(text: str, kind: Kind = "shell") -> Iterator[tuple[int, str]]:
+def assignments(text: str, kind: Kind = "command") -> Iterator[tuple[int, str]]:
     """Yield line and words of each assignment that enables a switch, in text without comments."""
     if not any(name in text for name in SWITCHES):
         return
@@ -115,7 +115,7 @@ def _candidates(text: str, kind: Kind) -> Iterator[tuple[int, int, bool]]:
     for pattern in (_BY_WORD, _BY_DIGIT, _BY_CALL, _BY_TAG):
         for match in pattern.finditer(text):
             yield match.start("name"), match.end(), _OFF.match(text, match.end()) is not None
-    filled = {"shell": _FILLED, "make": _SHELL_OF_MAKE}.get(kind)
+    filled = {"shell": _FILLED, "command": _FILLED, "make": _SHELL_OF_MAKE}.get(kind)
     for match in filled.finditer(text) if filled else ():
         yield match.start("name"), match.end(), False
     for match in _ITEM.finditer(text):

@@ -31,6 +31,7 @@ PYTHON_ON = [
     "a, os.environ['X'] = '0', '1'",
     "os.environ.setdefault('X', '1')",
     "os.putenv('X', '1')",
+    "os.putenv(key='X', value='1')",
     "os.environ.update({'X': '1'})",
     "os.environ.update(X='1')",
     "os.environ.update([('X', '1')])",
@@ -64,6 +65,7 @@ PYTHON_ON = [
     "run('%s=1 serve' % 'X')",
     "os.system('export X=1')",
     "TEXT = '''\nset -e\nexport X=1\n'''",
+    "TEXT = '''\nfor X in 1\ndo run\n'''",
     "on = os.environ.get('X', '1')",
     "on = os.getenv('X', default=True)",
     "if 'X' in os.environ: os.environ['X'] = '2'",
@@ -78,6 +80,7 @@ PYTHON_OFF = [
     "run(argv, X='0')",
     "run('X=0 serve', shell=True)",
     "run(['env', 'X=0', '-u', 'X'])",
+    "TEXT = 'X = 0'",
     "os.environ.pop('X', None)",
     "del os.environ['X']",
     "os.unsetenv('X')",
@@ -220,6 +223,7 @@ JSON_OFF = [
     {"env": [{"name": "X", "value": "0"}]},
     {"names": ["X", "A"]},
     {"args": ["-e", "X=0"]},
+    {"source": ["os.environ['X'] = '0'"]},
     {"text": "X is off"},
 ]
 

@@ -11,6 +11,7 @@ import pytest
 
 from pp4 import cli
 from pp4.errors import Code, Exit, RefusedError, UsageError
+from pp4.launch.manifest import load_manifest
 from pp4.launch.prepare import prepare
 from pp4.launch.record import RECEIPT
 from pp4.launch.trees import survey
@@ -177,6 +178,15 @@ def test_a_runner_that_is_not_the_reviewed_one_is_refused_with_both_hashes(subje
 def test_any_other_input_is_refused(subject, change):
     change(subject)
     assert subject.refusal().code is Code.NOT_REVIEWED
+
+
+@pytest.mark.parametrize("key", ["sha256", "replacement_sha256"])
+def test_a_package_that_the_manifest_pins_otherwise_is_refused(subject, key):
+    package = load_manifest(subject.manifest).manifest.package[0]
+    subject.say(f'{key} = "{getattr(package, key)}"', f'{key} = "{"0" * 64}"')
+    refusal = subject.refusal()
+    assert refusal.code is Code.NOT_REVIEWED
+    assert getattr(package, key) in refusal.found
 
 
 def test_a_file_that_is_pinned_and_is_a_link_is_refused(subject):

@@ -172,6 +172,22 @@ def test_a_name_that_somebody_takes_in_between(tmp_path):
         out.unlink() if out.is_file() else shutil.rmtree(out)
 
 
+def test_what_somebody_else_put_there_is_not_taken_for_ours(tmp_path):
+    out = tmp_path / "out"
+
+    def publish():
+        with staging(out) as one:
+            one.place.rmdir()
+            out.mkdir()
+            (out / "theirs").touch()
+            one.publish()
+
+    with pytest.raises(RefusedError) as raised:
+        publish()
+    assert raised.value.refusal.code is Code.UNWRITABLE
+    assert (out / "theirs").exists()
+
+
 def test_a_source_that_changes_while_it_is_staged(subject, monkeypatch):
     def late(tree):
         subject.write(RUNNER, "mtp = None\n")

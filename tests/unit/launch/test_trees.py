@@ -1,6 +1,7 @@
 """A tree has one digest, and what another machine would see otherwise is refused by its name."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -42,6 +43,14 @@ def test_the_digest_is_that_of_the_documented_list(tmp_path):
     assert tree.part_sha256("b") == survey(tmp_path / "b").sha256
     assert tree.directories == {"b", "empty"}
     assert tree.entries["b.py"].leads_to == "b/x.py"
+
+
+def test_the_recipe_of_the_page_gives_that_digest(monkeypatch, capsys):
+    page = (ROOT / "docs" / "prepare.md").read_text("utf-8")
+    runner = ROOT / "launch" / "runner"
+    monkeypatch.setattr(sys, "argv", ["recipe", str(runner)])
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], {})
+    assert capsys.readouterr().out.strip() == survey(runner).sha256
 
 
 GOOD_LINKS = ["x", "./x", "d/y", "d/../x", "d", "d/", "l", "d/up/x", ".", "d/back/d/y"]
