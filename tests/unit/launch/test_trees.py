@@ -45,6 +45,26 @@ def test_the_digest_is_that_of_the_documented_list(tmp_path):
     assert tree.entries["b.py"].leads_to == "b/x.py"
 
 
+def test_a_needle_is_found_wherever_two_reads_meet(tmp_path):
+    file, size = tmp_path / "a", 1 << 20
+    for before in range(size - 7, size + 2):
+        file.write_bytes(b"-" * before + b"needle" + b"-" * 9)
+        assert survey(tmp_path, needles=(b"needle", b"other")).entries["a"].mentions
+    file.write_bytes(b"-" * (size - 3) + b"need-le")
+    assert not survey(tmp_path, needles=(b"needle",)).entries["a"].mentions
+    assert not survey(tmp_path).entries["a"].mentions
+
+
+def test_content_is_what_was_surveyed_or_nothing(tmp_path):
+    (tmp_path / "a").write_bytes(b"1")
+    tree = survey(tmp_path)
+    assert tree.content("a") == b"1"
+    (tmp_path / "a").write_bytes(b"2")
+    with pytest.raises(RefusedError) as raised:
+        tree.content("a")
+    assert raised.value.refusal.code is Code.NOT_REVIEWED
+
+
 def test_the_recipe_of_the_page_gives_that_digest(monkeypatch, capsys):
     page = (ROOT / "docs" / "prepare.md").read_text("utf-8")
     runner = ROOT / "launch" / "runner"
