@@ -141,6 +141,14 @@ class Code(StrEnum):
     CONNECTION_LOST = "CONNECTION_LOST"
     NOT_STAGED = "NOT_STAGED"
 
+    # staging a runner tree
+    BAD_MANIFEST = "BAD_MANIFEST"
+    BAD_TREE = "BAD_TREE"
+    NOT_REVIEWED = "NOT_REVIEWED"
+    NOT_ONCE = "NOT_ONCE"
+    GUARD_CHANGED = "GUARD_CHANGED"
+    SWITCH_SET = "SWITCH_SET"
+
     # processes and time
     RANK_DIED = "RANK_DIED"
     STEP_TIMEOUT = "STEP_TIMEOUT"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +18,7 @@ from typing import Annotated
 import typer
 
 from pp4 import __version__
-from pp4.cli import drafter, holds, qualify, replay, worker
+from pp4.cli import drafter, holds, prepare, qualify, replay, worker
 from pp4.cli.call import AsJson, Call, MaxAge, SameBoot, call_of, standing_policy
 from pp4.config import load_settings
 from pp4.console import Console
@@ -55,6 +56,7 @@ def root(
 
 app.command("pair-qualify")(qualify.pair_qualify)
 app.command("solo-qualify")(qualify.solo_qualify)
+app.command("prepare")(prepare.prepare)
 
 
 @app.command("verify-receipt")
@@ -74,6 +76,10 @@ def verify_receipt(
     current: Annotated[
         bool, typer.Option("--current", help="Refuse receipts of another source than this one.")
     ] = False,
+    tree: Annotated[
+        Path | None,
+        typer.Option(help="Hold this tree against the outputs of a preparation's receipt."),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Check receipts offline: what they prove, and what they do not."""
@@ -90,6 +96,10 @@ def verify_receipt(
         now=SystemClock().wall(),
     )
     report = verify(files, policy)
+    if tree is not None:
+        from pp4.launch.record import tree_checks
+
+        report = replace(report, overall=(*report.overall, *tree_checks(report, tree)))
     call_of(context).console.report(report)
     return int(report.exit)
 

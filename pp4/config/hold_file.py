@@ -6,20 +6,19 @@ key that it stands at.  docs/hold-file.md lists the keys for people.
 
 from __future__ import annotations
 
-import re
 import sys
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Final, Literal, NoReturn
+from typing import Final, Literal
 
 from pp4.config import Settings, fields
 from pp4.config.example import EXAMPLE
 from pp4.config.holds import Evidence, HoldFile, Hop, HostCommand, Login, Model, ReceivingHost
 from pp4.config.host_keys import host_key
-from pp4.config.tables import Real, Table, refuse, said
+from pp4.config.tables import Table, refuse, said
+from pp4.config.toml_text import toml_table
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.receipts.canonical import read_file, shown
 from pp4.receipts.digests import sha256_hex
@@ -50,7 +49,6 @@ _MOST_ROWS: Final = 32
 _BATCH_SIZES: Final = (1, 3, 8)
 _HOTTEST: Final = 2
 _TEMPERATURES: Final = (Decimal("0"), Decimal("0.7"), Decimal("1"))
-_PLACE: Final = re.compile(r" ?\(at (line [0-9]+, column [0-9]+|end of document)\)$")
 _SSH_ONLY: Final = ("address", "port", "user", "identity_file", "host_key", "agent", "jump")
 _LOCAL: Final = b'[hold]\nname = "local"\n\n[receiving_host]\ntransport = "local"\ngpus = "auto"\n'
 
@@ -128,7 +126,7 @@ def _receipt(one: Evidence) -> bytes:
 def _hold_file(
     raw: bytes, place: str, directory: Path, environ: Mapping[str, str] | None
 ) -> HoldFile:
-    top = Table(place, "", _parsed(raw, place), "")
+    top = Table(place, "", toml_table(raw, place, "a HOLD file", refuse), "")
     hold = top.table("hold")
     bound_s = 60 * hold.integer("bound_minutes", 1, _BOUND_MINUTES, _BOUND_MINUTES)
     file = HoldFile(
@@ -157,28 +155,6 @@ def _want_commands(top: Table, file: HoldFile) -> None:
         key = "quiesce" if file.quiesce else "restore"
         expected = f"limits of quiesce and restore below the bound of {file.bound_s} s together"
         top.refuse(key, expected, f"{limits_s} s")
-
-
-def _parsed(raw: bytes, file: str) -> dict[str, object]:
-    try:
-        # A byte order mark is how some editors begin a file; it says nothing.
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        found = f"byte 0x{raw[error.start]:02x} at offset {error.start}"
-        refuse(file, "a HOLD file in UTF-8", found)
-    try:
-        return tomllib.loads(text, parse_float=Real)
-    except RecursionError:
-        refuse(file, "a HOLD file in TOML", "nesting without end")
-    except ValueError as error:
-        # Wider than the parser's own class: Python refuses integers of thousands of digits.
-        _no_toml(str(error), file)
-
-
-def _no_toml(message: str, file: str) -> NoReturn:
-    place = _PLACE.search(message)
-    where = f"{file}, {place[1]}" if place else file
-    refuse(where, "a HOLD file in TOML", shown(_PLACE.sub("", message)))
 
 
 def _receiving_host(table: Table, environ: Mapping[str, str] | None) -> ReceivingHost:

@@ -12,6 +12,7 @@ from pp4.explain.gates import PAGES as _GATES
 from pp4.explain.holds import PAGES as _HOLDS
 from pp4.explain.hosts import PAGES as _HOSTS
 from pp4.explain.page import Page
+from pp4.explain.preparation import PAGES as _PREPARATION
 from pp4.explain.receipts import PAGES as _RECEIPTS
 
 __all__ = ["PAGES", "Page", "page"]
@@ -23,6 +24,7 @@ PAGES: Final[Mapping[Code, Page]] = {
     **_HOSTS,
     **_GATES,
     **_DRAFTERS,
+    **_PREPARATION,
 }
 """All pages, one for each member of :class:`pp4.errors.Code`."""
 

@@ -21,11 +21,21 @@ from pp4.receipts.envelope import (
 from pp4.receipts.gates import JournalLine
 
 
+class TreeFile(SourceFile):
+    """One file of a tree, or a link, whose sha256 is that of its text."""
+
+    type: Literal["file", "program", "link"] = "file"
+
+
 class Replacement(Model):
-    """A nested package or a passage that was replaced; one place, or nothing is prepared."""
+    """A nested package or a passage that was replaced; one place, or nothing is prepared.
+
+    ``line`` is that of a passage, before it was replaced.
+    """
 
     what: Text
     path: RelativePath
+    line: Annotated[int, Field(ge=1)] | None = None
     matches: Literal[1]
     before_sha256: Sha256
     after_sha256: Sha256
@@ -47,8 +57,10 @@ class Preparation(Envelope):
     verdict: Literal["prepared"]
     manifest_sha256: Sha256
     reviewed_runner_sha256: Sha256
-    inputs: tuple[SourceFile, ...] = Field(min_length=1)
-    outputs: tuple[SourceFile, ...] = Field(min_length=1)
+    inputs: tuple[TreeFile, ...] = Field(min_length=1)
+    outputs: tuple[TreeFile, ...] = Field(min_length=1)
+    inputs_sha256: Sha256 | None = None
+    outputs_sha256: Sha256 | None = None
     replacements: tuple[Replacement, ...]
     guards: tuple[Guard, ...]
 

@@ -258,6 +258,17 @@ def _preparation(receipt: Preparation) -> list[Check]:
                 f"{len(paths)} paths",
             )
         )
+    for name, files, whole in (
+        ("inputs", receipt.inputs, receipt.inputs_sha256),
+        ("outputs", receipt.outputs, receipt.outputs_sha256),
+    ):
+        if whole is not None:
+            digest = tree_digest([[file.path, file.type, file.sha256] for file in files])
+            checks.append(compare(f"{name}-digest", Code.CROSS_CHECK, digest, whole))
+    runner = receipt.reviewed_runner_sha256
+    known = runner in {file.sha256 for file in receipt.inputs}
+    expected = "the reviewed runner among the inputs"
+    checks.append(require("reviewed-runner", Code.CROSS_CHECK, known, expected, runner))
     outputs = {file.path: file.sha256 for file in receipt.outputs}
     # A package that is replaced is a directory; its files are in the outputs one by one.
     lost = [
