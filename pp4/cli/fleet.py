@@ -64,9 +64,7 @@ def plan(
             "no pair has another's traffic.",
         ),
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="File for the plan; it must not exist.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the plan; it must not exist.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Make rounds of disjoint GPU pairs within each node, and say how long they take."""

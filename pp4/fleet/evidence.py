@@ -21,15 +21,15 @@ from pp4.receipts.verify import verify
 _GOOD: Final = frozenset({"qualified", "rehearsed"})
 _BAD: Final = frozenset({"wrong", "timeout", "unclean"})
 """Verdicts of gates that ran and did not hold; any other verdict is no evidence either way."""
-_ENDED: Final = {
-    1: "failed before a receipt was made",
-    2: "the command line was not understood",
-    3: "refused",
-    4: "inconclusive",
-    5: "a wait of the host ran out",
-    6: "unclean: something may still run",
-    130: "interrupted",
-    143: "told to end",
+_ENDED: Final[Mapping[str, str]] = {
+    "1": "failed before a receipt was made",
+    "2": "the command line was not understood",
+    "3": "refused",
+    "4": "inconclusive",
+    "5": "a wait of the host ran out",
+    "6": "unclean: something may still run",
+    "130": "interrupted",
+    "143": "told to end",
 }
 Place = tuple[str, Pair]
 """A node's name and one of its pairs."""
@@ -108,7 +108,7 @@ class _Collection:
     def _about(self, reading: Reading) -> Place | None:
         for node in self.plan.nodes if reading.uuids else ():
             for pair in node.pairs if node.uuids else ():
-                if {node.uuids[gpu] for gpu in pair} == reading.uuids:
+                if frozenset(node.uuids[gpu] for gpu in pair) == reading.uuids:
                     return node.name, pair
         return None
 
@@ -198,9 +198,7 @@ def _no_evidence(reading: Reading, says: str) -> Reading:
     return Reading(reading.path, None, says, reading.uuids, reading.digest, reading.tampered)
 
 
-def _known(
-    node: Node, pair: Pair, readings: Sequence[Reading], directory: Path | None
-) -> Known:
+def _known(node: Node, pair: Pair, readings: Sequence[Reading], directory: Path | None) -> Known:
     said = {reading.passed for reading in readings}
     passed = False if False in said else True if True in said else None
     words = [reading.says for reading in readings]
@@ -217,6 +215,5 @@ def _ended(place: Path) -> str:
         text = read_file(place / EXIT, 16).decode("ascii", "replace").strip()
     except Pp4Error:
         return "it was killed, or still runs: there is no exit code"
-    code = int(text) if text.isdecimal() and text.isascii() else None
-    words: Mapping[int, str] = _ENDED
-    return f"exit code {shown(text)}" + (f", {words[code]}" if code in words else "")
+    said = f"exit code {shown(text)}"
+    return f"{said}, {_ENDED[text]}" if text in _ENDED else said

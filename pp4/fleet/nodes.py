@@ -91,14 +91,11 @@ def _node(where: str, text: str) -> NamedNode:
     name, sign, gpus = text.partition("=")
     if not sign or not re.fullmatch(NAME, name, re.ASCII):
         _refuse(where, text)
-    if _COUNT.fullmatch(gpus):
-        count, uuids = int(gpus), ()
-    else:
-        uuids = tuple(gpus.split(","))
-        count = len(uuids)
-        if not all(re.fullmatch(UUID, uuid, re.ASCII) for uuid in uuids):
-            _refuse(where, text)
-    if not 2 <= count <= MOST_GPUS:
+    known = not _COUNT.fullmatch(gpus)
+    uuids = tuple(gpus.split(",")) if known else ()
+    count = len(uuids) if known else int(gpus)
+    spelled = all(re.fullmatch(UUID, uuid, re.ASCII) for uuid in uuids)
+    if not (spelled and 2 <= count <= MOST_GPUS):
         _refuse(where, text)
     return NamedNode(name, count, uuids)
 

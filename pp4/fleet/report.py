@@ -107,9 +107,7 @@ def report(places: Sequence[Path], plan: Path | None = None, share: Fraction = A
         found = ", ".join(map(str, [*runs, *([plan] if plan else [])])) or "neither"
         expected = f"one directory with a {RUN}, or --plan FILE and receipts"
         raise UsageError(
-            Refusal(
-                Code.USAGE, "pp4 fleet report", expected, found, next="pp4 fleet report --help"
-            )
+            Refusal(Code.USAGE, "pp4 fleet report", expected, found, next="pp4 fleet report --help")
         )
     files = [
         path

@@ -240,7 +240,14 @@ done
 # Slurm tells this shell alone, and the shell each command: it closes its HOLD and ends.
 declare -A running=()
 told=
-trap 'told=yes; for one in "${!running[@]}"; do kill -TERM "$one" 2>/dev/null || true; done' TERM
+tell() {
+    local each
+    told=yes
+    for each in "${!running[@]}"; do
+        kill -TERM "$each" 2>/dev/null || true
+    done
+}
+trap tell TERM
 for pair in "${!gpus[@]}"; do
     place=$results/$pair
     env @SEEN@@COMMAND@ --out "$place" >"$place/log.txt" 2>&1 &

@@ -20,7 +20,7 @@ ALL: Final = Fraction(1)
 LEAST_FAILED: Final = 2
 """Pairs with cleared GPUs that have to fail before a GPU is suspect: one may be the way alone."""
 LEAST_JUDGED: Final = 3
-"""Pairs with GPUs that are not suspect, before a share of them counts."""
+"""Pairs with cleared GPUs, before a share of them counts."""
 Kind = Literal["node", "gpu", "pair", "undecided"]
 
 
@@ -63,8 +63,8 @@ def triangulate(verdicts: Mapping[Pair, bool | None], share: Fraction = ALL) -> 
 
     Args:
         verdicts: of every planned pair: passed, failed, or None where nothing is known.
-        share: of a GPU's pairs with GPUs that are not suspect; one that fails at least so many,
-            and has passed with some, is suspect too.  At 1 only a GPU that passed with nobody is.
+        share: of a GPU's pairs with cleared GPUs that are not suspect; one that fails at least so
+            many, and has passed with some, is suspect too.  At 1 only one that passed with nobody.
 
     Returns:
         Suspects, GPUs first, then pairs, then what is undecided; each failed pair is explained by
@@ -101,16 +101,18 @@ def _silent(evidence: _Evidence) -> frozenset[int]:
 
 
 def _frequent(evidence: _Evidence, silent: frozenset[int], share: Fraction) -> frozenset[int]:
-    """GPUs that passed with some, and failed with at least a share of those not suspect.
+    """GPUs that passed with some, and failed with at least a share of the cleared ones.
 
-    The one that failed most goes first: what it explains does not count against its partners.
+    A partner that passed with nobody may be at fault itself, and does not count.  The GPU that
+    failed most goes first: what it explains does not count against its partners.
     """
     found = silent
     while True:
         shares: dict[int, Fraction] = {}
-        for gpu in evidence.cleared - found:
-            bad = set(evidence.partners(gpu, evidence.failed)) - found
-            good = set(evidence.partners(gpu, evidence.passed)) - found
+        sound = evidence.cleared - found
+        for gpu in sound:
+            bad = sound.intersection(evidence.partners(gpu, evidence.failed))
+            good = sound.intersection(evidence.partners(gpu, evidence.passed))
             if len(bad) >= LEAST_FAILED and len(bad) + len(good) >= LEAST_JUDGED:
                 shares[gpu] = Fraction(len(bad), len(bad) + len(good))
         worst = max(shares.values(), default=Fraction(0))
