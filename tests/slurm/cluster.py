@@ -133,12 +133,19 @@ class Cluster:
         self.stop()
 
     @property
+    def temporary(self):
+        """Where jobs put what they need for a while."""
+        return self.place / "tmp"
+
+    @property
     def environment(self):
         """Of whatever belongs to the cluster."""
         return {
             **os.environ,
             "PATH": _SBIN + ":/bin:/sbin",
             "SLURM_CONF": str(self.place / "slurm.conf"),
+            "PP4_STATE_DIR": str(self.place / "pp4-state"),
+            "TMPDIR": str(self.temporary),
             MARK: str(self.place),
         }
 
@@ -162,7 +169,7 @@ class Cluster:
         return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
 
     def _start(self):
-        for name in ("state", *(f"spool-{node}" for node in NODES)):
+        for name in ("state", "tmp", *(f"spool-{node}" for node in NODES)):
             (self.place / name).mkdir()
         self._munge()
         self._configure()

@@ -17,15 +17,24 @@ from pathlib import Path
 from tests.slurm.cluster import Cluster, ClusterError, install, marked, named, wait_for
 
 ROOT = Path(__file__).parents[2]
-REHEARSED_S = 900.0
-MINUTES = 10
-NODES = ("node1=4", "node2=2")
-# The order in which node1 runs its pairs: a rehearsal, one that fails, one that does not end.
-# After that one nobody may start there.
-ENDS = {"node1_1": "COMPLETED", "node1_2": "FAILED", "node1_3": "TIMEOUT", "node2_1": "COMPLETED"}
+REHEARSED_S = 1800.0
+MINUTES = 30
+NODES = ("node1=4", "node2=3")
+# In the order in which each node runs its pairs.  node1: a rehearsal, one that fails, one that does
+# not end; after that one nobody may start there.  node2: a rehearsal, one that is told to end and
+# does, a small one.
+ENDS = {
+    "node1_1": ("COMPLETED", "0:0"),
+    "node1_2": ("FAILED", "1:0"),
+    "node1_3": ("TIMEOUT", "0:15"),
+    "node1_4": ("FAILED", "6:0"),
+    "node2_1": ("COMPLETED", "0:0"),
+    "node2_2": ("FAILED", "143:0"),
+    "node2_3": ("COMPLETED", "0:0"),
+}
 
-# What the nodes call in the place of pp4: by the pair's directory the real command, a run that
-# fails and leaves its receipt, or one that takes no notice of being told to end.
+# What the nodes call in the place of pp4: by the pair's directory the real command, a small run
+# that leaves its receipt, or one that takes no notice of being told to end.
 STAND_IN = """\
 #!{python}
 import os, signal, subprocess, sys
@@ -34,10 +43,10 @@ from pathlib import Path
 sys.path.insert(0, {root!r})
 out = Path(sys.argv[sys.argv.index("--out") + 1])
 place = f"{{out.parent.name}}/{{out.name}}"
-if place == {failing!r}:
-    from tests.slurm.failing import leave_receipt
+if place in {small!r}:
+    from tests.slurm.small import leave_receipt
 
-    sys.exit(leave_receipt(out))
+    sys.exit(leave_receipt(out, good={small!r}[place]))
 if place == {endless!r}:
     signal.signal(signal.SIGTERM, lambda *_: print("told to end", flush=True))
     child = subprocess.Popen(["sleep", "100000"], start_new_session=True)
@@ -78,24 +87,26 @@ def pp4(*argv):
 
 
 def emitted(place, check):
-    """Plan and emit; -> the directory of the run, its plan, and the scripts."""
+    """Plan and emit; -> the directory of the run, the pairs of both nodes, and the scripts."""
     plan, run, program = place / "plan.json", place / "run", place / "stand-in"
     done = pp4("fleet", "plan", *NODES, "--minutes", MINUTES, "--out", plan)
     check.equal("pp4 fleet plan ends with", done.returncode, 0)
     tree = json.loads(plan.read_text())
-    pairs = [f"{a}-{b}" for pairs in tree["nodes"][0]["rounds"] for a, b in pairs]
+    first, second = (
+        [f"{a}-{b}" for pairs in node["rounds"] for a, b in pairs] for node in tree["nodes"]
+    )
     program.write_text(
         STAND_IN.format(
             python=sys.executable,
             root=str(ROOT),
-            failing=f"node1/{pairs[1]}",
-            endless=f"node1/{pairs[2]}",
+            small={f"node1/{first[1]}": False, f"node2/{second[2]}": True},
+            endless=f"node1/{first[2]}",
         )
     )
     program.chmod(0o755)
     done = pp4("fleet", "emit", "slurm", plan, "--out", run, "--pp4", program, "--rehearse")
     check.equal("pp4 fleet emit slurm ends with", done.returncode, 0)
-    return run, pairs, sorted(run.glob("*.sbatch"))
+    return run, (first, second), sorted(run.glob("*.sbatch"))
 
 
 class Watch:
@@ -122,19 +133,19 @@ class Watch:
         waiting = self.cluster.ask("squeue", "--noheader", "--array", "--format=%T")
         return self.tasks() if not waiting.split() else None
 
-    def running(self, name):
-        return self.tasks().get(name, {}).get("JobState") == "RUNNING"
+    def number(self, name):
+        return self.tasks()[name]["JobId"]
 
 
 def looked_at(run, pairs, jobs, check):
     """What the jobs left, and what the report says of it."""
-    for name, state in ENDS.items():
-        check.equal(f"state of {name}", jobs.get(name, {}).get("JobState"), state)
-    check.equal("exit code of node1_2", jobs["node1_2"].get("ExitCode"), "1:0")
-    check.equal("exit code of node1_4", jobs.get("node1_4", {}).get("ExitCode"), "6:0")
-    check.equal("pairs of node1 with a directory", _names(run / "results/node1"), sorted(pairs[:3]))
+    for name, end in ENDS.items():
+        job = jobs.get(name, {})
+        check.equal(f"end of {name}", (job.get("JobState"), job.get("ExitCode")), end)
+    first, _ = pairs
+    check.equal("pairs of node1 that started", _names(run / "results/node1"), sorted(first[:3]))
     receipts = sorted(run.glob("results/*/*/*.json"))
-    check.equal("receipts", len(receipts), 3)
+    check.equal("receipts", len(receipts), 4)
     done = pp4("verify-receipt", "--kind", "rehearsal", *receipts)
     check.equal("pp4 verify-receipt of all ends with", done.returncode, 0)
     done = pp4("fleet", "report", run, "--json")
@@ -142,13 +153,19 @@ def looked_at(run, pairs, jobs, check):
     node1, node2 = json.loads(done.stdout)["nodes"]
     results = ["-".join(map(str, one["gpus"])) + " " + one["result"] for one in node1["pairs"]]
     words = ("passed", "failed", "unknown", "unknown", "unknown", "unknown")
-    expected = [f"{pair} {word}" for pair, word in zip(pairs, words, strict=True)]
+    expected = [f"{pair} {word}" for pair, word in zip(first, words, strict=True)]
     check.equal("the report of node1", results, expected)
     suspects = [(one["kind"], one["pairs"]) for one in node1["suspects"]]
-    failed = [int(gpu) for gpu in pairs[1].split("-")]
+    failed = [int(gpu) for gpu in first[1].split("-")]
     check.equal("what it names", suspects, [("undecided", [failed])])
-    check.equal("the report of node2", [one["result"] for one in node2["pairs"]], ["passed"])
+    results = [one["result"] for one in node2["pairs"]]
+    check.equal("the report of node2", results, ["passed", "unknown", "passed"])
+    check.equal("why", node2["pairs"][1]["says"], "exit code 143, told to end")
     print(pp4("fleet", "report", run).stdout.replace(f"{run}/", ""))
+
+
+def _says(log, text):
+    return log.exists() and text in log.read_text()
 
 
 def _names(directory):
@@ -163,15 +180,20 @@ def rehearse(place, check):
     with Cluster(cluster_place) as cluster:
         check.say(f"{cluster.ask('sinfo', '--version').strip()}, two nodes idle")
         watch = Watch(cluster, scripts)
-        wait_for("the job that does not end", lambda: watch.running("node1_3"), REHEARSED_S)
-        job = watch.tasks()["node1_3"]["JobId"]
-        started = run / "results/node1" / pairs[2] / "log.txt"
-        wait_for("its first words", lambda: started.exists() and "started" in started.read_text())
+        told, endless = (
+            run / "results" / place / "log.txt"
+            for place in (f"node2/{pairs[1][1]}", f"node1/{pairs[0][2]}")
+        )
+        wait_for("a rehearsal at work", lambda: _says(told, "gate-"), REHEARSED_S)
+        cluster.ask("scancel", "--batch", "--signal=TERM", watch.number("node2_2"))
+        wait_for("the job that does not end", lambda: _says(endless, "started"), REHEARSED_S)
         # its own limit is that of a pair: shortened, so that nobody waits for it
-        cluster.ask("scontrol", "update", f"JobId={job}", "TimeLimit=1")
+        number = watch.number("node1_3")
+        cluster.ask("scontrol", "update", f"JobId={number}", "TimeLimit=1")
         jobs = wait_for("the end of every job", watch.ended, REHEARSED_S)
         looked_at(run, pairs, jobs, check)
-        check.equal("told before it was killed", "told to end" in started.read_text(), True)
+        check.equal("told before it was killed", _says(endless, "told to end"), True)
+        check.equal("what rehearsals left", _names(cluster.temporary), [])
         # Slurm takes a moment to end what has nobody left
         with contextlib.suppress(ClusterError):
             wait_for("the end of every step", lambda: not cluster.steps(), limit_s=15)

@@ -140,6 +140,19 @@ def test_a_gpu_that_fails_often_is_a_suspect_only_by_a_share():
     assert [one.kind for one in triangulate(found, Fraction(8, 10))] == ["pair"] * 5
 
 
+def test_exactly_the_share_is_enough():
+    found = verdicts(exhaustive(8), links=[(3, gpu) for gpu in (4, 5, 6, 7)] + [(0, 3)])
+    assert named(triangulate(found, Fraction(5, 7)), "gpu") == {(3,)}
+
+
+def test_a_share_counts_partners_only_that_passed_with_others():
+    # 0 to 5 are bad; of 1 and 3 too little was run to say so, and 7 has failed with all of them
+    missing = [(1, 6), (0, 5), (3, 6)]
+    found = verdicts(exhaustive(8), range(6), unknown=missing)
+    suspects = triangulate(found, Fraction(51, 100))
+    assert named(suspects, "gpu") == {(0,), (2,), (4,), (5,)}
+
+
 def test_partners_of_a_suspect_are_not_suspect_for_it():
     # 0 and 1 fail with everybody: 2 has failed with half of its partners, all of them suspect
     found = verdicts(exhaustive(5), [0, 1])
