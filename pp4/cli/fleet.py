@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -15,6 +16,9 @@ from pp4.errors import Code, Exit, Refusal, UsageError
 fleet = typer.Typer(help="Many hosts of several GPUs: plan pairs, scripts for Slurm, suspects.")
 emit = typer.Typer(help="Write what a scheduler runs.")
 fleet.add_typer(emit, name="emit")
+
+
+_SHARE: Final = re.compile(r"1|0\.[0-9]{1,6}", re.ASCII)
 
 
 class Mode(StrEnum):
@@ -159,8 +163,9 @@ def report(
 
 
 def _fraction(text: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        refusal = Refusal(Code.USAGE, "pp4 fleet report --share", "a number such as 0.75", text)
-        raise UsageError(refusal) from None
+    from pp4.receipts.canonical import shown
+
+    if not _SHARE.fullmatch(text):
+        where = "pp4 fleet report --share"
+        raise UsageError(Refusal(Code.USAGE, where, "1, or a number such as 0.75", shown(text)))
+    return Fraction(text)

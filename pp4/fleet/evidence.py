@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Final
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
 from pp4.fleet.plan import Node, Plan
 from pp4.fleet.rounds import Pair
-from pp4.fleet.slurm import EXIT, Body, pair_directory
+from pp4.fleet.slurm import EXIT, LOG, Body, pair_directory
 from pp4.receipts.canonical import read_file, shown
 from pp4.receipts.checks import Status
 from pp4.receipts.envelope import OpenLeaf
@@ -18,6 +19,8 @@ from pp4.receipts.gates import Qualification
 from pp4.receipts.records import Incident, RefusalReceipt
 from pp4.receipts.verify import verify
 
+_LONGEST_LOG: Final = 1 << 20
+_REFUSAL: Final = re.compile(r"^code +([A-Z][A-Z0-9_]*)$", re.ASCII | re.MULTILINE)
 _GOOD: Final = frozenset({"qualified", "rehearsed"})
 _BAD: Final = frozenset({"wrong", "timeout", "unclean"})
 """Verdicts of gates that ran and did not hold; any other verdict is no evidence either way."""
@@ -216,4 +219,14 @@ def _ended(place: Path) -> str:
     except Pp4Error:
         return "it was killed, or still runs: there is no exit code"
     said = f"exit code {shown(text)}"
-    return f"{said}, {_ENDED[text]}" if text in _ENDED else said
+    return f"{said}, {_ENDED[text]}{_refused(place)}" if text in _ENDED else said
+
+
+def _refused(place: Path) -> str:
+    """The code of the refusal that a command ended with, by its log; nothing where it has none."""
+    try:
+        log = read_file(place / LOG, _LONGEST_LOG).decode("utf-8", "replace")
+    except Pp4Error:
+        return ""
+    codes = _REFUSAL.findall(log)
+    return f": {codes[-1]}" if codes else ""

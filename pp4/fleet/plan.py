@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from pp4.fleet import nodes
 from pp4.fleet.forms import read_form, validated
@@ -21,15 +21,8 @@ Mode = Literal["exhaustive", "quick"]
 Gpu = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 
 
-def _ascii(text: str) -> str:
-    # a pattern of pydantic takes digits of any script
-    if not text.isascii():
-        raise ValueError("is not ASCII")
-    return text
-
-
-Name = Annotated[str, StringConstraints(pattern=rf"^{nodes.NAME}$"), AfterValidator(_ascii)]
-Uuid = Annotated[str, StringConstraints(pattern=rf"^{nodes.UUID}$"), AfterValidator(_ascii)]
+Name = Annotated[str, StringConstraints(pattern=rf"^{nodes.NAME}$")]
+Uuid = Annotated[str, StringConstraints(pattern=rf"^{nodes.UUID}$")]
 
 
 class Node(Model):

@@ -29,6 +29,8 @@ RESULTS: Final = "results"
 LOGS: Final = "logs"
 EXIT: Final = "exit"
 """The exit code of a pair's command, in the pair's directory; not there where it was killed."""
+LOG: Final = "log.txt"
+"""What the command said, beside it."""
 SCHEMA: Final = "pp4-fleet-run/1"
 END_S: Final = 120
 """Seconds before its time limit at which a job is told to end: a HOLD that is closed may take as

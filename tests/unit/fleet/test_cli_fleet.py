@@ -85,6 +85,7 @@ def test_a_report_is_one_document(capsys, tmp_path):
         (["report", "gone", "--plan", "gone"], Exit.REFUSED),
         (["report", "gone", "--share", "much"], Exit.USAGE),
         (["report", "gone", "--share", "nan"], Exit.USAGE),
+        (["report", "gone", "--share", "1e9"], Exit.USAGE),
     ],
 )
 def test_bad_input_is_one_refusal(capsys, tmp_path, monkeypatch, arguments, code):

@@ -73,7 +73,10 @@ WRONG = {
     ),
     "a GPU with itself": (_first_round([[1, 1]]), Code.SCHEMA),
     "a pair the other way round": (_first_round([[1, 0], [2, 3]]), Code.SCHEMA),
-    "a GPU twice in a round": (_first_round([[0, 1], [1, 2]]), Code.SCHEMA),
+    "a GPU twice in a round": (
+        lambda t: t["nodes"][0].update(rounds=[[[0, 1], [0, 2]]]),
+        Code.SCHEMA,
+    ),
     "a GPU that is not there": (_first_round([[0, 4]]), Code.SCHEMA),
     "a negative GPU": (_first_round([[-1, 0]]), Code.SCHEMA),
     "a round of nobody": (_first_round([]), Code.SCHEMA),

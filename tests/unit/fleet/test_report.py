@@ -96,6 +96,15 @@ def test_a_pair_without_a_receipt_is_unknown_and_its_end_is_said(run, code):
     assert found.exit is Exit.INCONCLUSIVE
 
 
+def test_a_refusal_is_named_by_its_code(run):
+    directory, node = run
+    made = place(directory, node, (0, 1))
+    (made / "exit").write_text("3\n")
+    log = "note: code X\ncode      HELD_BY\nnext      x\ncode      NO_GPU_PAIR\nwhere     here\n"
+    (made / "log.txt").write_text(log)
+    assert only(report([directory])).known[0].says == "exit code 3, refused: NO_GPU_PAIR"
+
+
 def test_nothing_was_run(run):
     directory, _ = run
     found = report([directory])
