@@ -21,12 +21,12 @@ REHEARSED_S = 1800.0
 MINUTES = 30
 NODES = ("node1=4", "node2=3")
 # In the order in which each node runs its pairs.  node1: a rehearsal, one that fails, one that does
-# not end; after that one nobody may start there.  node2: a rehearsal, one that is told to end and
-# does, a small one.
+# not end and is killed (9); after that one nobody may start there.  node2: a rehearsal, one that is
+# told to end and does, a small one.
 ENDS = {
     "node1_1": ("COMPLETED", "0:0"),
     "node1_2": ("FAILED", "1:0"),
-    "node1_3": ("TIMEOUT", "0:15"),
+    "node1_3": ("TIMEOUT", "0:9"),
     "node1_4": ("FAILED", "6:0"),
     "node2_1": ("COMPLETED", "0:0"),
     "node2_2": ("FAILED", "143:0"),
