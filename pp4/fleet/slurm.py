@@ -104,20 +104,10 @@ def emit(plan: Plan, out: Path, *, program: str = "pp4", rehearse: bool = False)
         "body": "rehearsal" if rehearse else "qualification",
         "plan": plan.model_dump(mode="json", by_alias=True),
     }
+    _make(place)
     try:
-        place.mkdir(parents=True)
         for name in (LOGS, RESULTS):
-            (place / name).mkdir()
-    except FileExistsError:
-        expected = "a directory that is not there yet: each run of a plan has its own"
-        found = "one, or a file of that name"
-        raise RefusedError(Refusal(Code.EXISTS, shown(str(place)), expected, found)) from None
-    except OSError as error:
-        found = error.strerror or str(error)
-        raise RefusedError(
-            Refusal(Code.UNWRITABLE, shown(str(place)), "a new directory", found)
-        ) from error
-    try:
+            _make(place / name)
         scripts = []
         for node in plan.nodes:
             path = place / f"{node.name}.sbatch"
@@ -129,6 +119,20 @@ def emit(plan: Plan, out: Path, *, program: str = "pp4", rehearse: bool = False)
         shutil.rmtree(place, ignore_errors=True)
         raise
     return scripts
+
+
+def _make(directory: Path) -> None:
+    where = shown(str(directory))
+    try:
+        directory.mkdir(parents=True)
+    except FileExistsError:
+        expected = "a directory that is not there yet: each run of a plan has its own"
+        raise RefusedError(
+            Refusal(Code.EXISTS, where, expected, "one, or a file of that name")
+        ) from None
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise RefusedError(Refusal(Code.UNWRITABLE, where, "a new directory", found)) from error
 
 
 def _want_uuids(plan: Plan, rehearse: bool) -> None:

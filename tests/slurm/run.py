@@ -1,6 +1,6 @@
 """Run a fleet's rehearsal through a real Slurm on this machine; see docs/fleet.md.
 
-``python -m tests.slurm.run [LOG]`` (as root, so that packages can be installed) takes some
+``python -m tests.slurm.run`` (as root, so that packages can be installed) takes some
 minutes, prints what it saw, and leaves nothing behind.  It is no part of ``make test``.
 """
 
@@ -160,7 +160,7 @@ def looked_at(run, pairs, jobs, check):
     check.equal("what it names", suspects, [("undecided", [failed])])
     results = [one["result"] for one in node2["pairs"]]
     check.equal("the report of node2", results, ["passed", "unknown", "passed"])
-    check.equal("why", node2["pairs"][1]["says"], "exit code 143, told to end")
+    check.equal("why", node2["pairs"][1]["says"], "exit code 143, told to end: INTERRUPTED")
     print(pp4("fleet", "report", run).stdout.replace(f"{run}/", ""))
 
 
