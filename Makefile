@@ -19,7 +19,7 @@ export PIP_NO_INPUT := 1
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: rehearse rehearse-ssh test lint test-triton36 wheel clean
+.PHONY: rehearse rehearse-ssh slurm test lint test-triton36 wheel clean
 
 rehearse: $(STAMP)
 	rm -rf $(REHEARSAL)
@@ -32,6 +32,10 @@ rehearse-ssh: $(STAMP)
 	rm -rf $(OVER_SSH)
 	$(BIN)/python -m tests.ssh.loopback $(OVER_SSH)
 	$(BIN)/python -m pp4 verify-receipt --kind rehearsal $(OVER_SSH)/rehearsal-????????????????.json
+
+# A fleet of rehearsals through a real Slurm on this machine (slurm-wlm, munge), some minutes long.
+slurm: $(STAMP)
+	$(BIN)/python -m tests.slurm.run
 
 test: lint
 	$(BIN)/python $(PYTEST)

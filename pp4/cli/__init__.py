@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from pp4 import __version__
-from pp4.cli import drafter, holds, prepare, qualify, replay, worker
+from pp4.cli import drafter, fleet, holds, prepare, qualify, replay, worker
 from pp4.cli.call import AsJson, Call, MaxAge, SameBoot, call_of, standing_policy
 from pp4.config import load_settings
 from pp4.console import Console
@@ -36,6 +36,7 @@ app.add_typer(holds.host, name="host")
 app.add_typer(drafter.drafter, name="drafter")
 app.add_typer(worker.worker, name="worker")
 app.add_typer(replay.replay, name="replay")
+app.add_typer(fleet.fleet, name="fleet")
 
 
 def _say_version(context: typer.Context, wanted: bool) -> None:

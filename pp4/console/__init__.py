@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pp4.console import checkpoints, replays, seen_holds, workers
+from pp4.console import checkpoints, fleets, replays, seen_holds, workers
 from pp4.console import standings as qualifications
 from pp4.console.progress import LiveProgress, PlainProgress
 from pp4.console.streams import Stream, visible
@@ -26,6 +26,8 @@ from pp4.qualify.progress import Progress, Silent
 if TYPE_CHECKING:
     from pp4.doctor import Diagnosis
     from pp4.explain import Page
+    from pp4.fleet.plan import Plan
+    from pp4.fleet.report import FleetReport
     from pp4.qualify.standing import Answer, Standing
     from pp4.receipts.checks import Check
     from pp4.receipts.report import Report
@@ -255,6 +257,31 @@ class Console:
         self._table(replays.POSITIONS, replays.positions(found))
         self.line()
         for line in replays.lines(found):
+            self.line(line)
+
+    def fleet_plan(self, plan: Plan) -> None:
+        """Print a plan: its rounds, how long they take, and what it cannot tell."""
+        if self.as_json:
+            self.document(plan.as_dict())
+            return
+        self._table(fleets.ROUNDS, fleets.rounds(plan))
+        for note in plan.notes:
+            self.line(note)
+
+    def fleet_report(self, report: FleetReport) -> None:
+        """Print what the receipts of a fleet say: its nodes, suspects, pairs that did not pass."""
+        if self.as_json:
+            self.document(report.as_dict())
+            return
+        self._table(fleets.NODES, fleets.nodes(report))
+        for head, rows in (
+            (fleets.SUSPECTS, fleets.suspects(report)),
+            (fleets.PAIRS, fleets.pairs(report)),
+        ):
+            if rows:
+                self.line()
+                self._table(head, rows)
+        for line in fleets.lines(report):
             self.line(line)
 
     def worker(self, standing: WorkerStanding) -> None:
