@@ -82,6 +82,15 @@ def test_what_others_have_beside_it_is_left_alone(subject):
     assert (subject.source / RUNNER).exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory away")
+def test_what_another_user_left_is_left_alone(subject):
+    left = subject.place / f"{PREFIX}out.3{ENDING}"
+    left.mkdir()
+    os.chown(left, 65_534, 65_534)
+    assert subject.prepare().swept == ()
+    assert left.exists()
+
+
 # -- faults of the disk -------------------------------------------------------------------------
 
 
