@@ -34,8 +34,8 @@ PAGES: Final[dict[Code, Page]] = pages(
         Code.QUARANTINED,
         "A process of an earlier HOLD could not be proven dead, so its GPU is not given out.",
         "The quarantine of the GPU, until the machine restarts or an operator ends it.",
-        "Look for the process that the message names. Once it is gone and the GPU is idle, give your "
-        "word with pp4 hold clear on that host, or restart the machine.",
+        "Look for the process that the message names. Once it is gone and the GPU is idle, give "
+        "your word with pp4 hold clear on that host, or restart the machine.",
     ),
     (
         Code.EXCLUSION,
