@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -210,7 +211,9 @@ for line in sys.stdin:
 @pytest.fixture
 def as_nobody(subject, tmp_path):
     """Prepares as a user who may not read and write everything; -> what is said."""
-    for place in (*tmp_path.parents[:2], tmp_path):
+    # under xdist there is one directory more on the way
+    shared = len(tmp_path.relative_to(tempfile.gettempdir()).parts) - 1
+    for place in (*tmp_path.parents[:shared], tmp_path):
         place.chmod(place.stat().st_mode | 0o055)
     argv = [sys.executable, "-B", "-c", AS_NOBODY, str(subject.manifest), str(tmp_path / "warm")]
     env, pipe = {**os.environ, "PYTHONPATH": str(ROOT)}, subprocess.PIPE
