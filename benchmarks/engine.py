@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from examples.mini.sizes import MINI
 from pp4.engine.adapters.handshake import Wanted
 from pp4.engine.decoding import Engine
 from pp4.engine.drafts import Drafts
@@ -27,15 +28,15 @@ from pp4.engine.target.load import load
 from pp4.worker.gpus import read_gpus
 from tests.faults.workers import Worker
 
-MINI = Path(__file__).parents[1] / "examples" / "mini"
-TAPS, DEPTH, CONTEXT = (0, 1, 3), 5, 512
+PAIR = Path(__file__).parents[1] / "examples" / "mini"
+TAPS, DEPTH, CONTEXT = MINI.drafter.target_layers, MINI.drafter.block, MINI.context
 TEMPERATURES = (0.0, 0.7, 1.0)
 WAYS = {"plain": None, "off": False, "on": True}
 
 
 def requests_of(temperature, keys, limit):
     """Requests over every document, each with keys of its own."""
-    held = read_heldout(MINI / "heldout.safetensors")
+    held = read_heldout(PAIR / "heldout.safetensors")
     starts, tokens = held.starts.tolist(), held.tokens.tolist()
     prompts = [tokens[first : (first + last) // 2] for first, last in itertools.pairwise(starts)]
     return [
@@ -112,12 +113,12 @@ def main(arguments):
     settings |= {"depths": (DEPTH,), "slots": 4 * given.slots, "solo": True}
     if given.device == "gpu":
         settings |= {"gpus": (read_gpus().gpus[0].uuid,), "cache_mib": 1}
-    weights = load(MINI / "target", "cuda" if given.device == "gpu" else "cpu")
+    weights = load(PAIR / "target", "cuda" if given.device == "gpu" else "cpu")
     window = DEPTH + 1
     target = CausalTarget(weights, taps=TAPS, slots=given.slots, window=window, context=CONTEXT)
     with tempfile.TemporaryDirectory(prefix="pp4-engine-") as name:
         worker = Worker(
-            Path(name) / "w", MINI / "drafter", program="tests.faults.unjudged", **settings
+            Path(name) / "w", PAIR / "drafter", program="tests.faults.unjudged", **settings
         )
         try:
             return run(given, worker.serving().socket, target)

@@ -16,7 +16,6 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from examples.mini import text, tokenization
-from examples.mini.export import TOKENIZER
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
 
 HERE = Path(__file__).parent
@@ -58,14 +57,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="the file to write")
     parser.add_argument("--every", action="store_true", help="all files, not the held-out split")
     parser.add_argument(
-        "--tokenizer", type=Path, default=HERE / "target" / TOKENIZER, help="(%(default)s)"
+        "--tokenizer",
+        type=Path,
+        default=HERE / "target" / tokenization.TOKENIZER,
+        help="(%(default)s)",
     )
     given = parser.parse_args(arguments)
     try:
         sources, _ = text.read(given.text)
         if not given.every:
             sources = text.dealt(sources)["heldout"]
-        found = documents(Tokenizer.from_file(str(given.tokenizer)), sources)
+        found = documents(tokenization.read(given.tokenizer), sources)
         write(given.out, found)
     except Pp4Error as error:
         sys.stderr.write(json.dumps({"refusal": error.refusal.as_dict()}) + "\n")

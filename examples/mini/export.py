@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -17,14 +17,13 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from examples.mini import tokenization
 from examples.mini.drafter_model import DrafterModel
 from examples.mini.sizes import TargetSizes
 from examples.mini.target_model import TargetModel
 from pp4.drafter.checkpoint.bundle import CONFIG, SINGLE
 from pp4.drafter.checkpoint.synthetic import tree_of
 from pp4.errors import BadInputError, Code, Refusal, RefusedError
-
-TOKENIZER: Final = "tokenizer.json"
 
 
 @contextmanager
@@ -54,7 +53,7 @@ def write_target(directory: Path, model: TargetModel, tokenizer: Tokenizer) -> N
     with replaced(directory) as fresh:
         save_file(_rounded(model), fresh / SINGLE, metadata={"format": "pt"})
         _write_json(fresh / CONFIG, target_tree(model.sizes))
-        tokenizer.save(str(fresh / TOKENIZER))
+        tokenizer.save(str(fresh / tokenization.TOKENIZER))
 
 
 def write_drafter(directory: Path, model: DrafterModel) -> None:
@@ -74,11 +73,11 @@ def read_target(directory: Path, model: TargetModel) -> Tokenizer:
     try:
         tree = json.loads((directory / CONFIG).read_text("utf-8"))
         state = load_file(directory / SINGLE)
-        tokenizer = Tokenizer.from_str((directory / TOKENIZER).read_text("utf-8"))
     except (OSError, ValueError, SafetensorError) as error:
         raise RefusedError(
             Refusal(Code.UNREADABLE, directory.name, "a target of this program", str(error))
         ) from error
+    tokenizer = tokenization.read(directory / tokenization.TOKENIZER)
     if tree != target_tree(model.sizes):
         raise BadInputError.of(f"{directory.name}/{CONFIG}", "the sizes of this recipe", "others")
     model.load_state_dict({name: value.float() for name, value in state.items()})

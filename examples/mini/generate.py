@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
+from examples.mini import tokenization
+from examples.mini.sizes import MINI
 from pp4.config import engine_switch
 from pp4.engine.adapters.handshake import Wanted
 from pp4.engine.decoding import Engine
@@ -26,11 +26,10 @@ from pp4.engine.target.causal import CausalTarget
 from pp4.engine.target.load import load
 from pp4.errors import Exit, Pp4Error
 
-TAPS = (0, 1, 3)
+TAPS = MINI.drafter.target_layers
 """Layers of the target whose outputs the mini drafter was trained on."""
-BLOCK = DEPTH = 5
+BLOCK = DEPTH = MINI.drafter.block
 """Of the drafter: all of its block is proposed."""
-END = "<|endoftext|>"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,13 +44,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _generate(given: argparse.Namespace) -> None:
-    tokenizer = Tokenizer.from_file(str(given.target / "tokenizer.json"))
+    tokenizer = tokenization.read(given.target / tokenization.TOKENIZER)
     weights = load(given.target, given.device)
     target = CausalTarget(weights, taps=TAPS, slots=1, window=DEPTH + 1, context=given.context)
     with contextlib.ExitStack() as ending:
         drafts = None if given.plain else ending.enter_context(_drafts(given.socket, target))
         engine = Engine(target, drafts)
-        end = tokenizer.token_to_id(END)
+        end = tokenizer.token_to_id(tokenization.END)
         # a text begins where another one ended
         prompt = [*([] if end is None else [end]), *tokenizer.encode(given.prompt).ids]
         engine.submit(Request(prompt, given.tokens, given.temperature, given.key, end))

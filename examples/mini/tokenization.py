@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -10,8 +11,10 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from examples.mini.text import Source
-from pp4.errors import BadInputError
+from pp4.errors import BadInputError, Code, Refusal, RefusedError
 
+TOKENIZER: Final = "tokenizer.json"
+"""File of a tokenizer, beside the weights of its target."""
 END: Final = "<|endoftext|>"
 """Stands before every file; token 0."""
 MASK: Final = "<|mask|>"
@@ -47,6 +50,21 @@ def trained(sources: Sequence[Source], vocab: int) -> Tokenizer:
     tokenizer.add_special_tokens([AddedToken(MASK, special=True)])
     require(tokenizer, vocab)
     return tokenizer
+
+
+def read(path: Path) -> Tokenizer:
+    """Read a tokenizer's file.
+
+    Raises:
+        RefusedError: ``UNREADABLE``: it is not there, or is none.
+    """
+    try:
+        return Tokenizer.from_str(path.read_text("utf-8"))
+    # the library raises nothing more particular for a text that is no tokenizer
+    except Exception as error:
+        where = f"{path.parent.name}/{path.name}"
+        expected = "a file of the tokenizers library"
+        raise RefusedError(Refusal(Code.UNREADABLE, where, expected, str(error)[:200])) from error
 
 
 def require(tokenizer: Tokenizer, vocab: int) -> None:

@@ -1,11 +1,11 @@
-"""The service that launch/ has an example of; what sets switches is in tests/unit/launch."""
+"""The service that launch/ has an example of; what sets switches is in test_switches.py."""
 
 import configparser
 from pathlib import Path
 
 from pp4.config import SWITCHES
 
-SERVICE = Path(__file__).parents[2] / "launch" / "pp4-worker.service"
+SERVICE = Path(__file__).parents[3] / "launch" / "pp4-worker.service"
 
 
 def test_the_service_is_one_that_systemd_understands():
