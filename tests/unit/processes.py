@@ -1,5 +1,7 @@
 """Processes as the kernel lists them, and conditions that have to come about."""
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -9,13 +11,17 @@ LONG = 120.0
 """Seconds; only a hang takes them."""
 
 
+def state(pid):
+    """The letter of a process's state as the kernel lists it, "" where it lists none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 def running(pid):
     """Whether the kernel lists a process that is no zombie."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in (b"Z", b"X")
+    return state(pid) not in ("", "Z", "X")
 
 
 def within(condition, limit_s=LONG):
@@ -26,6 +32,12 @@ def within(condition, limit_s=LONG):
             return False
         time.sleep(0.01)
     return True
+
+
+def halt(pid):
+    """Stop a process; returns when the kernel lists it as stopped, not at the signal."""
+    os.kill(pid, signal.SIGSTOP)
+    assert within(lambda: state(pid) == "T")
 
 
 def printed(script, *arguments):

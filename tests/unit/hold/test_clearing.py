@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import signal
 import subprocess
 
 import pytest
@@ -27,6 +26,7 @@ from tests.unit.hold.written import (
     write_hold,
     zombie,
 )
+from tests.unit.processes import halt
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a host's directory")
 
@@ -108,7 +108,7 @@ def test_a_survivor_that_is_seen_alive_keeps_the_quarantine(exclusion, stop):
     with living("rank 1") as survivor:
         exclusion.quarantine([A], "a" * 16, [str(survivor)])
         if stop:
-            os.kill(survivor.pid, signal.SIGSTOP)
+            halt(survivor.pid)
         refusal = refused(end, exclusion, kind=RefusedError)
         assert refusal.code is Code.QUARANTINED
         state = "T (stopped)" if stop else "S (sleeping)"

@@ -33,6 +33,7 @@ from tests.unit.hold.holds import (
     write_modules,
 )
 from tests.unit.hold.written import MARKED, dead, living, me, reused, snapshot, write_hold, zombie
+from tests.unit.processes import halt
 
 A, B = GPUS
 ID = "a" * 16
@@ -179,7 +180,7 @@ def test_a_quarantine_outlasts_its_survivors_until_an_operator_ends_it(exclusion
 
 def test_a_stopped_survivor_is_told_with_its_state(exclusion):
     with living() as survivor:
-        os.kill(survivor.pid, signal.SIGSTOP)
+        halt(survivor.pid)
         write_hold(exclusion, ID, procs=[survivor])
         assert recovered(exclusion)["survivors"] == [told(survivor, "T (stopped)")]
 

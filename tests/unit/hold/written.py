@@ -10,7 +10,7 @@ from pp4.hold.records import Coordinator, Registration, Tombstone, write
 from pp4.receipts.canonical import dump
 from pp4.receipts.journal import head, next_line
 from tests.unit.hold.holds import GPUS
-from tests.unit.processes import within
+from tests.unit.processes import state, within
 
 WAITS = "import sys\nprint('ready', flush=True)\nsys.stdin.read()"
 OPENED = "2026-01-01T00:00:00Z"
@@ -21,7 +21,7 @@ MARKED = os.urandom(8).hex()
 
 @contextmanager
 def living(label="rank 0", mark=None):
-    """A process that waits; ended and reaped afterwards."""
+    """A process that waits, asleep by the kernel's word; ended and reaped afterwards."""
     environment = {**os.environ, **({COOKIE: mark} if mark else {})}
     process = subprocess.Popen(
         [sys.executable, "-c", WAITS],
@@ -31,6 +31,7 @@ def living(label="rank 0", mark=None):
     )
     try:
         assert process.stdout.readline() == b"ready\n"
+        assert within(lambda: state(process.pid) == "S")
         token = start_token(process.pid)
         assert token is not None
         yield Owned(process.pid, token, label)
