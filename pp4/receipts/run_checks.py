@@ -87,6 +87,7 @@ def _gpus(gpus: Iterable[Gpu], private: Iterable[str]) -> Check:
 
 def _budget(receipt: Budget) -> list[Check]:
     checks = [_gpus(receipt.gpus, receipt.private)]
+    checks += journal_checks(receipt.journal, receipt.hold.journal_head)
     for part in receipt.parts:
         exact = int(part.worst_ns) * part.times * (100 + part.margin_percent)
         checks.append(
@@ -108,6 +109,7 @@ def _measurement(receipt: Measurement) -> list[Check]:
     wanted = HALVES[receipt.half]
     found = tuple((arm.arm, arm.switch) for arm in receipt.arms)
     checks = [_gpus(receipt.gpus, receipt.private)]
+    checks += journal_checks(receipt.journal, receipt.hold.journal_head)
     if receipt.complete:
         checks.append(compare("arms-in-order", Code.CROSS_CHECK, wanted, found))
     else:

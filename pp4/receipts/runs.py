@@ -18,7 +18,7 @@ from pp4.receipts.envelope import (
     Text,
     Word,
 )
-from pp4.receipts.gates import Definition, Gpu, Hold, Kernel, Library
+from pp4.receipts.gates import Definition, Gpu, Hold, JournalLine, Kernel, Library
 
 
 class OutputDigest(Model):
@@ -86,6 +86,7 @@ class Budget(Envelope):
     projected_ns: U64
     model_sha256: Sha256
     shapes: Facts
+    journal: tuple[JournalLine, ...]
     kernels: tuple[Kernel, ...] = Field(min_length=1)
     libraries: tuple[Library, ...]
     gpus: tuple[Gpu, ...] = Field(min_length=1)
@@ -94,18 +95,42 @@ class Budget(Envelope):
 class Snapshot(Model):
     """Counters at one moment of an arm; the first one is the baseline.
 
-    ``failed_rounds`` is split by cause; ``counters`` are the rest (dropped replies, stale
-    generations, sticky errors); ``memory_bytes`` names its sources.
+    ``failed_rounds`` counts rows that were decoded without a draft, by cause; ``counters`` are the
+    rest (dropped replies, stale generations, sticky errors).  ``memory_bytes`` is by source, and
+    each of its sources gates; ``unsupported`` names the sources that gave no number, and why.
     """
 
     label: Word
     failed_rounds: dict[Word, U64]
     counters: dict[Word, U64]
-    memory_bytes: dict[Word, U64]
+    memory_bytes: dict[Word, U64] = Field(min_length=1)
+    unsupported: dict[Word, Text] = Field(default_factory=dict)
 
 
 class Round(Model):
-    """One timed round, with the digest of what came out beside the time."""
+    """One timed round, with the digest of what came out beside the time.
+
+    Whole requests are decoded side by side to their ends; rounds of one phase and index have the
+    same prompts and keys in every arm.
+
+    Attributes:
+        index: in its phase, from 0.
+        phase: ``profiled`` rounds also have the parts of each step.
+        batch: requests.
+        temperature: of all of them.
+        tokens: new ones, of all requests together.
+        elapsed_ns: from the first step's begin to the last one's end.
+        drafted: rows of steps that had a proposal.
+        accepted_by_position: of these rows, how many accepted at least so many tokens: entry i is
+            about position i of the block, so it never rises.
+        outputs_sha256: over the tokens of every request, in order.
+        draft_ns: what each step waited for its drafts.
+        target_ns: what the target took of each step; profiled rounds alone.
+        verify_ns: what verification took of each step; profiled rounds alone.
+        memory_bytes: at the end of the round, by source; see :class:`Snapshot`.
+        facts: clocks, power, temperature and what slowed each GPU at the end of the round, as
+            ``gpu.RANK.NAME``.
+    """
 
     index: Count
     phase: Literal["headline", "profiled"]
@@ -113,8 +138,13 @@ class Round(Model):
     temperature: Decimal
     tokens: Count
     elapsed_ns: U64
+    drafted: Count
     accepted_by_position: tuple[Count, ...]
     outputs_sha256: Sha256
+    draft_ns: tuple[Count, ...]
+    target_ns: tuple[Count, ...] = ()
+    verify_ns: tuple[Count, ...] = ()
+    memory_bytes: dict[Word, U64]
     facts: Facts
 
 
@@ -138,7 +168,12 @@ class Endpoint(Model):
 
 
 class Summary(Model):
-    """What both halves say together; made by a pure function from the stored rounds."""
+    """What both halves say together; made by a pure function from the stored rounds.
+
+    ``effect``, the bounds of its 95 % interval and ``drift`` are means of natural logarithms of ON
+    over OFF: 0.03 is about 3 % more tokens per second.  ``drift`` is the half A1B1 minus the half
+    B2A2.
+    """
 
     verdict: Literal["FASTER", "SLOWER", "SAME", "UNDECIDED"]
     effect: Decimal
@@ -156,8 +191,22 @@ class Tombstone(Model):
     restore: Literal["done", "failed", "not_run"]
 
 
+class Span(Model):
+    """Something that took a while in a HOLD; moments are nanoseconds since it was opened."""
+
+    kind: Literal["step", "gate", "arm", "phase"]
+    name: Text
+    begin_ns: U64
+    end_ns: U64
+
+
 class Measurement(Envelope):
-    """Half of a controlled comparison of OFF and ON in one common runtime."""
+    """Half of a controlled comparison of OFF and ON in one common runtime.
+
+    ``model_sha256`` covers the model section, the checkpoints and the prompts; ``settings`` hold
+    every number that was fixed beforehand.  ``timeline`` and ``heartbeats_ns``, moments at which
+    the host had answered one, are by the coordinator's clock and for people.
+    """
 
     kind: Literal["measurement"]
     half: Literal["A1B1", "B2A2"]
@@ -172,6 +221,9 @@ class Measurement(Envelope):
     settings: Facts
     arms: tuple[MeasuredArm, ...] = Field(min_length=1, max_length=2)
     summary: Summary | None
+    journal: tuple[JournalLine, ...]
+    timeline: tuple[Span, ...]
+    heartbeats_ns: tuple[U64, ...]
     kernels: tuple[Kernel, ...] = Field(min_length=1)
     libraries: tuple[Library, ...]
     gpus: tuple[Gpu, ...] = Field(min_length=1)

@@ -110,14 +110,21 @@ def whole_worker(mode: str = "solo") -> Body:
     }
 
 
+def written_in_hold(**changes: object) -> Body:
+    """A HOLD and its journal, of one step."""
+    begin = next_line(None, "measure", "begin")
+    lines = [begin, next_line(begin, "measure", "end", "pass")]
+    return {"hold": {**hold(**changes), "journal_head": head(lines)}, "journal": lines}
+
+
 def budget() -> Body:
     return {
         **common("budget"),
         "verdict": "fits",
         "hardware_executed": True,
-        "hold": hold(),
         "expires_at": "2026-04-01T00:00:00Z",
         "bound_ns": "5400000000000",
+        **written_in_hold(),
         "parts": [
             {
                 "name": "warm-up",
@@ -151,6 +158,7 @@ def snapshot(label: str, failed: int = 0, memory: int = 10**9) -> Body:
         "failed_rounds": {"timeout": str(failed)},
         "counters": {"dropped_replies": "0"},
         "memory_bytes": {"gpu.nvml": str(memory)},
+        "unsupported": {},
     }
 
 
@@ -170,9 +178,14 @@ def measured_arm(name: str, switch: str) -> Body:
                 "temperature": "0.7",
                 "tokens": 40,
                 "elapsed_ns": "123456",
+                "drafted": 9,
                 "accepted_by_position": [8, 7, 6, 5, 4],
                 "outputs_sha256": digest("7"),
-                "facts": {},
+                "draft_ns": [600, 700],
+                "target_ns": [],
+                "verify_ns": [],
+                "memory_bytes": {"gpu.nvml": str(10**9)},
+                "facts": {"gpu.0.sm_mhz": 1980},
             }
             for phase in ("headline", "profiled")
         ],
@@ -194,7 +207,9 @@ def measurement(half: str = "A1B1") -> Body:
         "complete": True,
         "controlled": "fixed-depth-5 common pp4 runtime",
         "hardware_executed": True,
-        "hold": hold(id="hold-2", fence="8") if second else hold(),
+        **(written_in_hold(id="hold-2", fence="8") if second else written_in_hold()),
+        "timeline": [{"kind": "step", "name": "gates", "begin_ns": "10", "end_ns": "20"}],
+        "heartbeats_ns": ["5", "15"],
         "first_half_closed": closed if second else None,
         "evidence": [first] if second else [],
         "endpoint": {"metric": "tokens_per_second", "temperature": "0.7", "batch": 8},
