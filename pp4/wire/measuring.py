@@ -8,7 +8,7 @@ from pydantic import Field
 
 from pp4.receipts.envelope import Decimal
 from pp4.wire.frames import Model
-from pp4.wire.holds import Given
+from pp4.wire.holds import Given, Plan
 
 Size = Annotated[int, Field(ge=1)]
 Work = Literal["budget", "A1B1", "B2A2"]
@@ -74,6 +74,7 @@ class Measure(Model):
         schedule: of the half; a budget takes it for its shapes.
         samples: of a budget: rounds of each cell and arm, and starts of each arm's worker.
         evidence: receipts, judged again on the host.
+        plan: what they are held against; None in a rehearsal.
     """
 
     work: Work
@@ -82,6 +83,7 @@ class Measure(Model):
     schedule: Schedule
     samples: Size = 1
     evidence: tuple[Given, ...] = ()
+    plan: Plan | None = None
 
 
 class Sampled(Model):
