@@ -31,6 +31,8 @@ class Wanted:
         work: which gates.
         named: what ``--hold`` named: :data:`LOCAL`, or anything else for a file.
         evidence: (role, bytes) of receipts that the run has to match, beside the HOLD file's.
+        of_file: whether the HOLD file's belong to it; in a HOLD in which more is done than the
+            gates, they need not.
         gpu: UUID, its beginning, or index of the one GPU of ``solo``; the first where None.
         soak_minutes: how long exchanges are repeated after the gates.
         checkpoint: directory of a drafter on the host, for a worker; one is made up where None.
@@ -42,6 +44,7 @@ class Wanted:
     gpu: str | None = None
     soak_minutes: int = 0
     checkpoint: str | None = None
+    of_file: bool = True
 
     @property
     def command(self) -> str:
@@ -84,7 +87,7 @@ def evidence_for(file: HoldFile, wanted: Wanted) -> list[tuple[str, bytes]]:
     """
     if wanted.work == "solo":
         return list(wanted.evidence)
-    given = [*read_evidence(file), *wanted.evidence]
+    given = [*(read_evidence(file) if wanted.of_file else ()), *wanted.evidence]
     return [] if wanted.work == "rehearsal" else given
 
 
