@@ -1,0 +1,175 @@
+"""A measurement in a HOLD whose gates have passed: brought, run, written down, sealed at the end.
+
+The gates come first and are somebody else's (:mod:`pp4.qualify.held`); whoever runs both hands the
+proof that they passed over to :meth:`Measuring.measure`, which refuses to begin without it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from pp4.clock import Clock
+from pp4.hold.reach import Place
+from pp4.hold.window import Window
+from pp4.measure import bodies, budgeting, schedule
+from pp4.measure.admitting import COMMANDS, Judged
+from pp4.measure.bundled import bring_pair
+from pp4.measure.progress import Progress
+from pp4.measure.recording import Recorder
+from pp4.measure.rounds_file import SUFFIX
+from pp4.measure.sealing import Sealed, Taken, seal_window
+from pp4.run.qualified import Qualified
+from pp4.run.receipt import Outcome
+from pp4.wire.facts import read
+from pp4.wire.holds import Given, Open
+from pp4.wire.measuring import ARMS, Measure, Measured
+
+MODULE: Final = "pp4.measure.far"
+LABEL: Final = "measure"
+SAMPLES: Final = 3
+"""Rounds of each cell and arm that a budget takes the worst of."""
+_SNAPSHOTS: Final = 4
+"""Of an arm: baseline, after the headline rounds, after the profiled ones, final."""
+
+
+class Measuring:
+    """One measurement, from the moment at which its HOLD is open.
+
+    Args:
+        judged: what is measured.
+        progress: who watches.
+        clock: the coordinator's.
+    """
+
+    def __init__(self, judged: Judged, progress: Progress, clock: Clock) -> None:
+        self._judged, self._progress, self._clock = judged, progress, clock
+        self._recorder = Recorder(clock, progress)
+        self._window: Window | None = None
+        self._place: Place | None = None
+        self._begun_ns = clock.boottime_ns()
+        self._spent: dict[str, int] = {}
+        self._known: dict[str, Any] = {}
+        self._rounds: Path | None = None
+        self._measured: Measured | None = None
+
+    # -- what the gates have to know of it: pp4.qualify.held.Further --------------------------
+
+    def asked(self, asked: Open) -> Open:
+        """A HOLD for this measurement, which its host judges as such."""
+        return asked.model_copy(
+            update={
+                "command": str(COMMANDS[self._judged.asked.work]),
+                "evidence": self._given(),
+                "plan": self._judged.plan,
+            }
+        )
+
+    def opened(self, window: Window, place: Place) -> str:
+        """Bring the bundled pair there; -> directory of the drafter on the host.
+
+        Raises:
+            Pp4Error: what the host or the way to it refuses.
+        """
+        self._window, self._place = window, place
+        self._recorder.opened()
+        drafter = self._judged.pair.drafter
+        if self._judged.bundled is not None:
+            drafter = bring_pair(self._judged.bundled, window, place)
+        self._spend(budgeting.STAGING)
+        return drafter
+
+    def told(self, item: dict[str, Any]) -> None:
+        """A step told something."""
+        self._recorder.told(item)
+
+    def alive(self, lease_s: float, deadline_s: float, last_line: str) -> None:
+        """The host has answered a heartbeat."""
+        self._recorder.alive(lease_s, deadline_s, last_line)
+
+    # -- the work -----------------------------------------------------------------------------
+
+    def measure(self, qualified: Qualified) -> None:
+        """Run the step that measures, in the HOLD whose gates have passed.
+
+        Args:
+            qualified: the proof of that.
+
+        Raises:
+            RefusedError: ``STALE_FENCE``, it is the proof of another HOLD.
+            UncleanError: ``UNWRITABLE``, a round could not be written down.
+            Pp4Error: what ended the step.
+        """
+        window, judged = self._open(), self._judged
+        qualified.require(window.granted)
+        self._spend(budgeting.QUALIFICATION)
+        self._known = bodies.of_gates(judged, qualified)
+        self._begin(window, rehearsal=False)
+        told = Measure(
+            work=judged.asked.work,
+            command=judged.asked.command,
+            pair=judged.pair,
+            schedule=judged.schedule,
+            samples=SAMPLES,
+            evidence=self._given(),
+            plan=judged.plan,
+        )
+        self._measured = read(Measured, window.run(LABEL, MODULE, told.model_dump(mode="json")))
+
+    def _begin(self, window: Window, *, rehearsal: bool) -> None:
+        asked = self._judged.asked
+        kind = "budget" if asked.work == "budget" else "measurement"
+        path = asked.out / f"{kind}-{window.granted.hold}{SUFFIX}"
+        body = self._known if kind == "budget" else bodies.of_half(self._judged, self._known)
+        total = len(ARMS[asked.work]) * (_SNAPSHOTS + self._timed())
+        self._recorder.begin(path, asked.work, body, rehearsal=rehearsal, rounds=total)
+        self._rounds = path
+
+    def _timed(self) -> int:
+        planned = self._judged.schedule
+        if self._judged.asked.work == "budget":
+            planned = budgeting.sampled_schedule(planned, SAMPLES)
+        return sum(len(schedule.rounds(planned, phase)) for phase in schedule.TIMED)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def seal(self, qualification: Outcome | None) -> Sealed:
+        """Seal what was measured, once the HOLD is over however it went.
+
+        Args:
+            qualification: of the gates of this HOLD; None where none was stored.
+
+        Raises:
+            Pp4Error: the receipt cannot be made; what was measured is in the file of rounds.
+        """
+        if self._rounds is None or self._window is None or self._place is None:
+            return Sealed(None, None)
+        taken = Taken(
+            judged=self._judged,
+            rounds=self._rounds,
+            known=self._known,
+            measured=self._measured,
+            spent=self._spent,
+            beats=self._recorder.rest(),
+            hold=self._window.granted.hold,
+            host_key=self._place.host.fingerprint,
+            tombstone=self._window.tombstone,
+            now=self._clock.wall(),
+        )
+        try:
+            return seal_window(taken, qualification)
+        finally:
+            self._recorder.close()
+
+    def _given(self) -> tuple[Given, ...]:
+        return tuple(Given.of(role, raw) for role, raw in self._judged.evidence)
+
+    def _open(self) -> Window:
+        if self._window is None:
+            raise ValueError("no HOLD was opened for this measurement")
+        return self._window
+
+    def _spend(self, name: str) -> None:
+        """Take the time since the last call for a part of the window."""
+        now = self._clock.boottime_ns()
+        self._spent[name], self._begun_ns = now - self._begun_ns, now
