@@ -36,7 +36,7 @@ BUDGET_LIMITS: Final = (
     "Says how long a window takes on this pair as it was found, and nothing of how fast it is.",
     "Not established: GB10, grammar and parser, live throughput.",
 )
-_OURS: Final = (
+_OURS: Final = "The models are the small pair of pp4: their speed says little about others."
     "The models are the small pair that comes with pp4; their speed says little of others."
 )
 _THEIRS: Final = "The checkpoints and prompts are named by their paths on the host."

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pp4.errors import Exit, Pp4Error, RefusedError, TimedOutError, UncleanError, WrongError
+from pp4.errors import Exit, Pp4Error, TimedOutError, UncleanError, WrongError
 from pp4.hold.line import raised
 from pp4.hold.supervisor import RESERVE_S
 from pp4.measure import bodies, budgeting
