@@ -72,7 +72,7 @@ class Measure(Model):
         command: by which it was asked for, for refusals.
         pair: what decodes.
         schedule: of the half; a budget takes it for its shapes.
-        samples: of a budget: rounds of each cell and arm, and starts of each arm's worker.
+        samples: of a budget: rounds of each cell and arm.
         evidence: receipts, judged again on the host.
         plan: what they are held against; None in a rehearsal.
     """
@@ -102,13 +102,45 @@ class Measured(Model):
         sampled: of a budget; empty for a half.
         members: what else of the receipt only the host can tell (``hold``, ``journal``,
             ``private``, ``kernels``, ``libraries``, ``gpus``, versions).
-        refusal: what kept the rest from being measured; the arms then end with a partial one.
+        refusal: what kept the rest from being measured; the arms then end with a partial one, or
+            with one whose growth failed it, or there are none.
     """
 
     arms: tuple[dict[str, Any], ...]
     sampled: tuple[Sampled, ...]
     members: dict[str, Any]
     refusal: dict[str, str] | None = None
+
+
+Step = Literal[
+    "engine",
+    "worker",
+    "connection",
+    "warm-up",
+    "greedy",
+    "baseline",
+    "headline",
+    "profiled",
+    "final",
+    "teardown",
+]
+"""Phases of an arm, in their order."""
+
+
+class Stepped(Model):
+    """What the step tells when an arm, or a phase of it, begins or ends; for timelines.
+
+    Attributes:
+        arm: which.
+        phase: of it; None for the arm as a whole.
+        event: which end.
+        found: at its end: ``pass`` or ``failed(CODE)``, an arm's verdict.
+    """
+
+    arm: Arm
+    phase: Step | None
+    event: Literal["begin", "end"]
+    found: str | None = None
 
 
 class Rounded(Model):
