@@ -18,18 +18,19 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from pp4.clock import Deadline, SystemClock
+from pp4.clock import Deadline
 from pp4.engine.adapters.handshake import Agreed, Wanted, agreed_on
 from pp4.engine.counters import DraftCounters
 from pp4.engine.drafting import Cause, Want
 from pp4.engine.held import Held
 from pp4.engine.interface import Target
-from pp4.engine.line import Judged, Line, Wish
+from pp4.engine.line import Judged, Line, Wish, until_within
 from pp4.engine.patience import Patience
 from pp4.errors import BadInputError, Code, Pp4Error, Refusal, RefusedError, TimedOutError
 from pp4.verifier import slots as mapping
 from pp4.verifier.proposal import Proposal
 from pp4.verifier.slots import Slots
+from pp4.wire.offers import Offer
 from pp4.worker.step_client import StepClient
 
 __all__ = ["Drafts", "Patience"]
@@ -50,6 +51,8 @@ class Drafts:
         depth: tokens of every proposal.
         trouble: what ended the last connection or was in the way of the next, None while there is
             one.
+        offer: of the worker that answered last, None where none has.
+        until: beyond which nothing is waited for, whatever the patience; None for no such end.
 
     Raises:
         BadInputError: what is wanted is for another vocabulary than the target's.
@@ -67,6 +70,8 @@ class Drafts:
             raise BadInputError.of("wanted vocab", expected, f"{wanted.vocab}")
         self.depth = wanted.depth
         self.trouble: Pp4Error | None = None
+        self.offer: Offer | None = None
+        self.until: Deadline | None = None
         self._path, self._count, self._width = path, target.slots, target.width
         self._wanted, self._patience = wanted, patience
         self._counters, self._mapped = DraftCounters(), mapping.Counters()
@@ -129,7 +134,7 @@ class Drafts:
         if self._line is None:
             return [self._why] * len(wants)
         try:
-            found = self._line.draft(wishes, self._step)
+            found = self._line.draft(wishes, self._step, self.until)
         except Pp4Error as error:
             return [self._lose(error, self._line)] * len(wants)
         return [found[want.slot] for want in wants]
@@ -169,7 +174,7 @@ class Drafts:
             return
         self._counters.attempts += 1
         slots = Slots(self._count)
-        limit = Deadline.after(SystemClock(), self._patience.exchange_s)
+        limit = until_within(self.until, self._patience.exchange_s)
         try:
             client = StepClient.unix(self._path, limit.remaining_s(), Judged(slots))
             agreed = self._greeted(client, limit)
@@ -178,7 +183,7 @@ class Drafts:
             raise
         self._line = Line(client, agreed, slots, patience=self._patience, counters=self._counters)
         self._counters.connections += 1
-        self.trouble = None
+        self.trouble, self.offer = None, agreed.offer
 
     def disconnect(self) -> None:
         """End the connection; what is held stays, and the next draft connects again."""

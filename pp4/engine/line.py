@@ -41,10 +41,12 @@ class _Turn(NamedTuple):
     Attributes:
         step: a number that rises.
         limit: until when everything is waited for but the drafts.
+        until: beyond which nothing is waited for.
     """
 
     step: int
     limit: Deadline
+    until: Deadline | None
 
     def left_s(self) -> float:
         """Seconds that are left of it."""
@@ -136,12 +138,15 @@ class Line:
             self.client.give_up(there.abort)
         self._leaving.append(request)
 
-    def draft(self, wishes: Sequence[Wish], step: int) -> dict[int, Proposal | Cause]:
+    def draft(
+        self, wishes: Sequence[Wish], step: int, until: Deadline | None = None
+    ) -> dict[int, Proposal | Cause]:
         """Ask for all drafts of a step.
 
         Args:
             wishes: one for each of some slots.
             step: a number that rises.
+            until: beyond which nothing is waited for, whatever the patience.
 
         Returns:
             By slot a proposal, or why there is none.
@@ -149,7 +154,7 @@ class Line:
         Raises:
             Pp4Error: the connection or the worker is over.
         """
-        turn = _Turn(step, Deadline.after(SystemClock(), self._patience.exchange_s))
+        turn = _Turn(step, until_within(until, self._patience.exchange_s), until)
         self._settle(turn)
         found: dict[int, Proposal | Cause] = {}
         ready: list[Wish] = []
@@ -161,7 +166,7 @@ class Line:
                 found[wish.want.slot] = cause
         found |= dict.fromkeys([wish.want.slot for wish in ready], Cause.REFUSED)
         waits = self._ask(self._told(ready, turn), turn)
-        deadline = Deadline.after(SystemClock(), self._patience.draft_s)
+        deadline = until_within(turn.until, self._patience.draft_s)
         for asked in waits:
             found[asked.ask.slot] = self._collected(asked, deadline, turn)
         return found
@@ -296,6 +301,13 @@ class Line:
             return Cause.TIMED_OUT
         self._rest({request: error}, turn.step)
         return Cause.REFUSED
+
+
+def until_within(until: Deadline | None, seconds: float) -> Deadline:
+    """Return a deadline that many seconds from now, and never later than another one."""
+    if until is None:
+        return Deadline.after(SystemClock(), seconds)
+    return until.within(seconds)
 
 
 def _silent(since: int, step: int) -> Refusal:

@@ -47,11 +47,11 @@ def read_gpus(nvml: Any = None) -> GpuReport:
             is no driver or it does not count its GPUs.
     """
     if nvml is None:
-        nvml = _installed()
+        nvml = installed()
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        raise _no_driver("a loaded NVIDIA driver and its NVML", error) from error
+        raise no_driver("a loaded NVIDIA driver and its NVML", error) from error
     try:
         return _report(nvml)
     finally:
@@ -60,7 +60,12 @@ def read_gpus(nvml: Any = None) -> GpuReport:
             nvml.nvmlShutdown()
 
 
-def _installed() -> Any:
+def installed() -> Any:
+    """Return the module ``pynvml``.
+
+    Raises:
+        RefusedError: ``MISSING_PACKAGE``, ``nvidia-ml-py`` is not installed.
+    """
     try:
         # the package ships no types
         import pynvml  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -77,7 +82,8 @@ def _installed() -> Any:
     return pynvml
 
 
-def _no_driver(expected: str, error: Exception) -> RefusedError:
+def no_driver(expected: str, error: Exception) -> RefusedError:
+    """Build the refusal of a host whose driver does not answer."""
     return RefusedError(
         Refusal(Code.NO_GPU_PAIR, "NVML", expected, str(error), source="NVML", next="nvidia-smi")
     )
@@ -87,7 +93,7 @@ def _report(nvml: Any) -> GpuReport:
     try:
         count = nvml.nvmlDeviceGetCount()
     except nvml.NVMLError as error:
-        raise _no_driver("the number of GPUs", error) from error
+        raise no_driver("the number of GPUs", error) from error
     looked = {index: _look(nvml, index) for index in range(count)}
     seen = {index: one for index, one in looked.items() if not isinstance(one, Unreadable)}
     host = Asker(nvml)
@@ -134,19 +140,14 @@ def _gpu(gpu: Asker, index: int, uuid: str, name: str) -> Gpu:
         name=name,
         pci_bus_id=None if pci is None else decoded(pci.busId) or None,
         vbios=gpu.text("vbios", "nvmlDeviceGetVbiosVersion"),
-        **_memory(gpu),
-        clocks=_clocks(gpu, "clocks", "nvmlDeviceGetClockInfo"),
-        max_clocks=_clocks(gpu, "max_clocks", "nvmlDeviceGetMaxClockInfo"),
-        temperature_c=gpu.ask(
-            "temperature_c",
-            "nvmlDeviceGetTemperatureV",
-            "nvmlDeviceGetTemperature",
-            of=(GPU_SENSOR,),
-        ),
-        power_mw=gpu.ask("power_mw", "nvmlDeviceGetPowerUsage"),
+        **memory_of(gpu),
+        clocks=clocks_of(gpu, "clocks", "nvmlDeviceGetClockInfo"),
+        max_clocks=clocks_of(gpu, "max_clocks", "nvmlDeviceGetMaxClockInfo"),
+        temperature_c=temperature_c(gpu),
+        power_mw=power_mw(gpu),
         power_limit_mw=gpu.ask("power_limit_mw", "nvmlDeviceGetEnforcedPowerLimit"),
         performance_state=_performance_state(gpu),
-        slowed_by=_slowed_by(gpu),
+        slowed_by=slowed_by(gpu),
         ecc_uncorrected=gpu.ask("ecc_uncorrected", ecc, of=(UNCORRECTED, VOLATILE)),
         ecc_uncorrected_ever=gpu.ask("ecc_uncorrected_ever", ecc, of=(UNCORRECTED, AGGREGATE)),
         mig=mig,
@@ -160,8 +161,11 @@ def _gpu(gpu: Asker, index: int, uuid: str, name: str) -> Gpu:
     )
 
 
-def _memory(gpu: Asker) -> dict[str, int | None]:
-    """Version 2 of the question: version 1 counts what the driver keeps as used."""
+def memory_of(gpu: Asker) -> dict[str, int | None]:
+    """Ask for a GPU's memory, by the members of :class:`Gpu`.
+
+    It is version 2 of the question: version 1 counts what the driver keeps as used.
+    """
     parts = ("total", "used", "free", "reserved")
     memory, reason = gpu.attempt(("nvmlDeviceGetMemoryInfo",), MEMORY_V2)
     if memory is None:
@@ -170,7 +174,22 @@ def _memory(gpu: Asker) -> dict[str, int | None]:
     return {f"memory_{part}_bytes": getattr(memory, part, None) for part in parts}
 
 
-def _clocks(gpu: Asker, member: str, name: str) -> Clocks:
+def temperature_c(gpu: Asker) -> int | None:
+    """Ask for the die's temperature; newer drivers have another question for it."""
+    found: int | None = gpu.ask(
+        "temperature_c", "nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature", of=(GPU_SENSOR,)
+    )
+    return found
+
+
+def power_mw(gpu: Asker) -> int | None:
+    """Ask for the power that is drawn, in milliwatts."""
+    found: int | None = gpu.ask("power_mw", "nvmlDeviceGetPowerUsage")
+    return found
+
+
+def clocks_of(gpu: Asker, member: str, name: str) -> Clocks:
+    """Ask for every clock by the function of a name."""
     return Clocks(
         **{clock: gpu.ask(f"{member}.{clock}", name, of=(kind,)) for clock, kind in CLOCKS.items()}
     )
@@ -184,7 +203,8 @@ def _performance_state(gpu: Asker) -> int | None:
     return state
 
 
-def _slowed_by(gpu: Asker) -> tuple[str, ...] | None:
+def slowed_by(gpu: Asker) -> tuple[str, ...] | None:
+    """Ask why clocks are below their highest; reasons by name."""
     mask = gpu.ask(
         "slowed_by",
         "nvmlDeviceGetCurrentClocksEventReasons",

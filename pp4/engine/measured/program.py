@@ -1,0 +1,289 @@
+"""What an arm asks of its engine, and how it is answered; see :mod:`pp4.wire.measured`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from pp4.clock import Clock, Deadline, SystemClock
+from pp4.config import SWITCHES, engine_switch
+from pp4.engine.adapters.handshake import Wanted
+from pp4.engine.decoding import Engine
+from pp4.engine.drafting import Cause
+from pp4.engine.drafts import Drafts
+from pp4.engine.measured import memory
+from pp4.engine.measured.decoding import decode, outputs_sha256
+from pp4.engine.measured.memory import Resident, Sources
+from pp4.engine.measured.pair import Pair, load_pair
+from pp4.engine.measured.prompts import keys_of, prompts_of
+from pp4.engine.patience import Patience
+from pp4.engine.requests import Request as Prompt
+from pp4.errors import BadInputError, Code, Pp4Error, Refusal, RefusedError
+from pp4.receipts.envelope import Facts
+from pp4.receipts.runs import Round, Snapshot
+from pp4.wire import Reply, Request
+from pp4.wire.facts import read
+from pp4.wire.frames import Model
+from pp4.wire.measured import Connect, Look, Prepare, Prepared, RunRound
+from pp4.wire.offers import Offer
+from pp4.worker.answering import Verb, reply_to
+from pp4.worker.gpu_readings import GpuReadings, Reading
+
+NO_FAILURE: Final = (Cause.NO_DRAFTS, Cause.NO_ROOM)
+"""Causes of rows without a draft that say nothing of a worker."""
+_WHERE: Final = "engine"
+_PLAIN: Final = "plain_"
+_PATIENT: Final = Patience(draft_s=60.0, exchange_s=60.0)
+"""Where the worker computes on a CPU: a block there takes seconds when others use it too."""
+M = TypeVar("M", bound=Model)
+
+
+class _Nothing(Model):
+    """No arguments."""
+
+
+class Program:
+    """Answers an arm; one thread.
+
+    Args:
+        clock: of the engine's times.
+        patience: with the worker; None for what suits the device.
+        nvml: the module to ask about GPUs; the installed ``pynvml`` where it is None.
+        switch: the engine's own.
+    """
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        patience: Patience | None = None,
+        nvml: Any = None,
+        switch: Callable[[], bool] = engine_switch,
+    ) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._patience, self._nvml, self._switch = patience, nvml, switch
+        self._pair: Pair | None = None
+        self._readings: GpuReadings | None = None
+        self._own = Resident({"engine": os.getpid()})
+        self._worker = Resident({})
+        self._drafts: Drafts | None = None
+        self._engine: Engine | None = None
+        self._failed: Refusal | None = None
+        self._verbs: Mapping[str, Verb] = {
+            "prepare": _verb(Prepare, self._prepare),
+            "connect": _verb(Connect, self._connect),
+            "round": _verb(RunRound, self._round),
+            "look": _verb(Look, self._look),
+            "disconnect": _verb(_Nothing, self._disconnect),
+        }
+
+    def answer(self, request: Request) -> Reply:
+        """Answer one request; every failure is a refusal in the reply."""
+        return reply_to(request, self._verbs, _WHERE)
+
+    def close(self) -> None:
+        """Let go of the worker and of what is looked at."""
+        if self._drafts is not None:
+            self._drafts.disconnect()
+        self._own.close()
+        self._worker.close()
+        if self._readings is not None:
+            self._readings.close()
+
+    # -- verbs ------------------------------------------------------------------------------
+
+    def _prepare(self, asked: Prepare) -> dict[str, Any]:
+        if self._pair is not None:
+            raise BadInputError.of("prepare", "to be asked once", "a second time")
+        pair = load_pair(asked)
+        if asked.gpus:
+            self._readings = GpuReadings(asked.gpus, self._nvml)
+        self._pair = pair
+        prepared = Prepared(
+            target_sha256=pair.target_sha256,
+            prompts_sha256=pair.prompts.sha256,
+            prompts=len(pair.prompts.tokens),
+            vocab=pair.target.vocab,
+            context=pair.target.context,
+            device=pair.device_name,
+            versions=pair.versions,
+        )
+        return prepared.model_dump(mode="json")
+
+    def _connect(self, asked: Connect) -> dict[str, Any]:
+        pair = self._prepared("connect")
+        if self._engine is not None:
+            raise BadInputError.of("connect", "to be asked once", "a second time")
+        self._require_switch(asked.sampled)
+        drafter, depth = pair.drafter, pair.asked.depth
+        wanted = Wanted.of(
+            vocab=pair.target.vocab,
+            block=drafter.block,
+            depth=depth,
+            sampled=asked.sampled,
+            draft_vocab=drafter.draft_vocab,
+        )
+        patience = self._patience or (Patience() if pair.asked.gpus else _PATIENT)
+        drafts = Drafts(asked.socket, pair.target, wanted, patience)
+        drafts.until = Deadline.after(SystemClock(), asked.limit_s)
+        drafts.connect()
+        try:
+            _require_worker(drafts.offer, asked.sampled, pair)
+        except RefusedError:
+            drafts.disconnect()
+            raise
+        self._worker = Resident(asked.processes)
+        self._drafts = drafts
+        self._engine = Engine(pair.target, drafts, clock=self._clock)
+        return {}
+
+    def _round(self, asked: RunRound) -> dict[str, Any]:
+        pair, engine, drafts = self._ready()
+        name = f"round {asked.phase} {asked.index}, B {asked.batch}, T {asked.temperature}"
+        requests = _requests(asked, pair)
+        pair.target.use(asked.batch)
+        drafts.until = deadline = Deadline.after(SystemClock(), asked.limit_s)
+        # whatever comes, an engine that was left in the middle of a step does not go on
+        self._failed = Refusal(Code.STICKY, name, "a round that ended", "one that did not")
+        try:
+            decoded = decode(engine, requests, self._clock, deadline)
+        except Pp4Error as error:
+            drafts.disconnect()
+            self._failed = replace(error.refusal, where=f"{name}: {error.refusal.where}")
+            raise type(error)(self._failed) from error
+        self._failed = None
+        readings = self._read_gpus()
+        profiled = asked.phase == "profiled"
+        found = Round(
+            index=asked.index,
+            # the others come into no receipt, and have no place in its model
+            phase="profiled" if profiled else "headline",
+            batch=asked.batch,
+            temperature=asked.temperature,
+            tokens=decoded.tokens,
+            elapsed_ns=str(decoded.elapsed_ns),
+            drafted=decoded.drafted,
+            accepted_by_position=decoded.accepted_by_position(pair.asked.depth),
+            outputs_sha256=outputs_sha256(decoded.outputs),
+            draft_ns=decoded.nanoseconds("draft"),
+            target_ns=decoded.nanoseconds("target") if profiled else (),
+            verify_ns=decoded.nanoseconds("verify") if profiled else (),
+            memory_bytes=_texts(self._memory(readings).memory_bytes),
+            facts=_gpu_facts(readings),
+        )
+        return {**found.model_dump(mode="json"), "phase": asked.phase}
+
+    def _look(self, asked: Look) -> dict[str, Any]:
+        self._prepared("look")
+        sources = self._memory(self._read_gpus())
+        counted = {} if self._engine is None else self._engine.as_dict()
+        failures = {f"{_PLAIN}{cause}": cause for cause in Cause if cause not in NO_FAILURE}
+        snapshot = Snapshot(
+            label=asked.label,
+            failed_rounds={cause: str(counted.get(name, 0)) for name, cause in failures.items()},
+            counters=_texts({k: n for k, n in counted.items() if k not in failures}),
+            memory_bytes=_texts(sources.memory_bytes),
+            unsupported=sources.unsupported,
+        )
+        return snapshot.model_dump(mode="json")
+
+    def _disconnect(self, asked: _Nothing) -> dict[str, Any]:
+        del asked
+        if self._drafts is None:
+            raise BadInputError.of("disconnect", "connect before it", "no connection")
+        self._drafts.disconnect()
+        self._failed = Refusal(Code.BAD_INPUT, "disconnect", "no round after it", "one more")
+        return {}
+
+    # -- what they rest on ------------------------------------------------------------------
+
+    def _prepared(self, verb: str) -> Pair:
+        if self._pair is None:
+            raise BadInputError.of(verb, "prepare before it", "nothing prepared")
+        return self._pair
+
+    def _ready(self) -> tuple[Pair, Engine, Drafts]:
+        pair = self._prepared("round")
+        if self._engine is None or self._drafts is None:
+            raise BadInputError.of("round", "connect before it", "no connection")
+        if self._failed is not None:
+            raise RefusedError(self._failed)
+        return pair, self._engine, self._drafts
+
+    def _require_switch(self, sampled: bool) -> None:
+        found = self._switch()
+        if found is not sampled:
+            expected = f"{int(sampled)}, as the arm says"
+            where = f"environment variable {SWITCHES[1]}"
+            raise RefusedError(Refusal(Code.BAD_SETTING, where, expected, f"{int(found)}"))
+
+    def _read_gpus(self) -> tuple[Reading, ...]:
+        return () if self._readings is None else self._readings.read()
+
+    def _memory(self, readings: tuple[Reading, ...]) -> Sources:
+        sources = Sources()
+        device = self._prepared("memory").device
+        for found in (
+            memory.allocator(device),
+            self._own.read(),
+            self._worker.read(),
+            memory.gpus(readings),
+        ):
+            for source, size in found.items():
+                sources.add(source, size)
+        return sources
+
+
+def _verb(model: type[M], do: Callable[[M], dict[str, Any]]) -> Verb:
+    """Read the arguments of a verb before it is done."""
+
+    def verb(arguments: dict[str, Any]) -> dict[str, Any]:
+        return do(read(model, arguments))
+
+    return verb
+
+
+def _requests(asked: RunRound, pair: Pair) -> list[Prompt]:
+    prompts, limit = pair.prompts.tokens, pair.asked.new_tokens
+    numbers = prompts_of(asked.index, asked.batch, len(prompts))
+    keys = keys_of(pair.asked.seed, asked.phase, asked.index, asked.batch)
+    temperature = float(asked.temperature)
+    return [
+        Prompt(prompts[number], limit, temperature, key)
+        for number, key in zip(numbers, keys, strict=True)
+    ]
+
+
+def _require_worker(offer: Offer | None, sampled: bool, pair: Pair) -> None:
+    """A worker that would decode, but not what is measured, is none for an arm."""
+    if offer is None:
+        raise BadInputError.of("worker", "an offer", "none")
+    if offer.sampled is not sampled:
+        where = f"worker, {SWITCHES[0]}"
+        expected = f"{int(sampled)}, as the arm says"
+        raise RefusedError(Refusal(Code.BAD_SETTING, where, expected, f"{int(offer.sampled)}"))
+    for name, found, least in (
+        ("context", offer.context, pair.features),
+        ("slots", offer.slots, pair.asked.slots),
+    ):
+        if found < least:
+            raise BadInputError.of(f"worker, {name}", f"at least {least}", str(found))
+
+
+def _gpu_facts(readings: tuple[Reading, ...]) -> Facts:
+    facts: Facts = {}
+    for rank, one in enumerate(readings):
+        for name in ("sm_mhz", "memory_mhz", "power_mw", "temperature_c", "slowed_by"):
+            found = getattr(one, name)
+            if found is not None:
+                facts[f"gpu.{rank}.{name}"] = found
+        if one.unanswered:
+            reasons = tuple(f"{name}: {why}" for name, why in sorted(one.unanswered.items()))
+            facts[f"gpu.{rank}.unanswered"] = reasons
+    return facts
+
+
+def _texts(numbers: Mapping[str, int]) -> dict[str, str]:
+    return {name: str(number) for name, number in numbers.items()}
