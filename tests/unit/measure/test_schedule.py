@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -79,7 +80,7 @@ def test_the_primary_cell_is_spread_over_the_whole_phase():
     places = [place for place, one in enumerate(found) if one.cell == PRIMARY]
     assert len(places) == STANDARD.primary
     share = STANDARD.primary / len(found)
-    gaps = [after - before for before, after in zip(places, places[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(places)]
     assert places[0] < 2 / share
     assert places[-1] > len(found) - 1 - 2 / share
     # eight other cells with equal numbers come together, four rounds of the primary one between
