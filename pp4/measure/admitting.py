@@ -15,6 +15,7 @@ from pp4.config.hold_file import HoldFile, read_evidence
 from pp4.errors import RefusedError
 from pp4.measure import schedule as schedules
 from pp4.measure.bundled import Bundled, bundled, pair_there
+from pp4.measure.far import COMMANDS
 from pp4.measure.first_half import Ended, ended
 from pp4.receipts.admission import NEEDS, Admission, Command, Refused, Subject, admit
 from pp4.receipts.bindings import ClosedHold
@@ -27,11 +28,6 @@ from pp4.run.refused import recorded
 from pp4.wire.holds import Plan
 from pp4.wire.measuring import Pair, Schedule, Work
 
-COMMANDS: Final[dict[Work, Command]] = {
-    "budget": Command.BUDGET,
-    "A1B1": Command.A1B1,
-    "B2A2": Command.B2A2,
-}
 IDENTITY: Final = "identity_reference"
 BUDGET: Final = "budget"
 FIRST: Final = "first_half"
@@ -139,6 +135,24 @@ def admitted(asked: Asked, source: Source, show: Callable[[Known], None]) -> Jud
         return judge(asked, read, source)
     except RefusedError as error:
         raise recorded(error, asked.command, source, read.evidence, asked.out) from error
+
+
+def rehearsed(asked: Asked, source: Source) -> Judged:
+    """What a rehearsal runs: the bundled pair, a few rounds, and no evidence.
+
+    Raises:
+        RefusedError: the pair cannot be found.
+    """
+    schedule, ours, pair = schedules.REHEARSED, bundled(), pair_there()
+    plan = Plan(
+        model_sha256=model_digest(schedule, pair, ours),
+        shapes=schedules.shapes(schedule),
+        settings=schedules.settings(schedule),
+    )
+    judged = admit(Command.REHEARSAL, [], Subject(source_digest=source.digest))
+    if isinstance(judged, Refused):
+        raise RefusedError(judged.refusal)
+    return Judged(asked, source, schedule, pair, ours, plan, (), judged, None)
 
 
 def known(asked: Asked) -> Known:

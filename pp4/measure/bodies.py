@@ -37,8 +37,6 @@ BUDGET_LIMITS: Final = (
     "Not established: GB10, grammar and parser, live throughput.",
 )
 _OURS: Final = "The models are the small pair of pp4: their speed says little about others."
-    "The models are the small pair that comes with pp4; their speed says little of others."
-)
 _THEIRS: Final = "The checkpoints and prompts are named by their paths on the host."
 _CUT: Final = "The half is not complete: what was measured before it was cut, and no claim."
 _ALONE: Final = (

@@ -7,14 +7,16 @@ proof that they passed over to :meth:`Measuring.measure`, which refuses to begin
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from pp4.clock import Clock
+from pp4.errors import Code, Refusal, RefusedError
 from pp4.hold.reach import Place
 from pp4.hold.window import Window
 from pp4.measure import bodies, budgeting, schedule
-from pp4.measure.admitting import COMMANDS, Judged
+from pp4.measure.admitting import Judged
 from pp4.measure.bundled import bring_pair
+from pp4.measure.far import COMMANDS, MODULE
 from pp4.measure.progress import Progress
 from pp4.measure.recording import Recorder
 from pp4.measure.rounds_file import SUFFIX
@@ -25,7 +27,6 @@ from pp4.wire.facts import read
 from pp4.wire.holds import Given, Open
 from pp4.wire.measuring import ARMS, Measure, Measured
 
-MODULE: Final = "pp4.measure.far"
 LABEL: Final = "measure"
 SAMPLES: Final = 3
 """Rounds of each cell and arm that a budget takes the worst of."""
@@ -35,6 +36,9 @@ _SNAPSHOTS: Final = 4
 
 class Measuring:
     """One measurement, from the moment at which its HOLD is open.
+
+    Attributes:
+        rounds: the file of rounds, None before it is begun.
 
     Args:
         judged: what is measured.
@@ -50,8 +54,15 @@ class Measuring:
         self._begun_ns = clock.boottime_ns()
         self._spent: dict[str, int] = {}
         self._known: dict[str, Any] = {}
-        self._rounds: Path | None = None
+        self.rounds: Path | None = None
         self._measured: Measured | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the file of rounds: from now on anybody may seal it."""
+        self._recorder.close()
 
     # -- what the gates have to know of it: pp4.qualify.held.Further --------------------------
 
@@ -100,11 +111,28 @@ class Measuring:
             UncleanError: ``UNWRITABLE``, a round could not be written down.
             Pp4Error: what ended the step.
         """
-        window, judged = self._open(), self._judged
+        window = self._open()
         qualified.require(window.granted)
         self._spend(budgeting.QUALIFICATION)
-        self._known = bodies.of_gates(judged, qualified)
-        self._begin(window, rehearsal=False)
+        self._known = bodies.of_gates(self._judged, qualified)
+        self._run(window, rehearsal=False)
+
+    def rehearse(self) -> Measured:
+        """Run the step in a HOLD of names, in which nothing is measured; -> its answer.
+
+        Raises:
+            RefusedError: ``WRONG_KIND``, it is a HOLD of GPUs, in which gates come first.
+            Pp4Error: as :meth:`measure`.
+        """
+        window = self._open()
+        if not window.granted.rehearsal:
+            expected, found = "a HOLD of names", "one of GPUs, in which gates come first"
+            raise RefusedError(Refusal(Code.WRONG_KIND, "a rehearsal", expected, found))
+        return self._run(window, rehearsal=True)
+
+    def _run(self, window: Window, *, rehearsal: bool) -> Measured:
+        judged = self._judged
+        self._begin(window, rehearsal=rehearsal)
         told = Measure(
             work=judged.asked.work,
             command=judged.asked.command,
@@ -112,18 +140,19 @@ class Measuring:
             schedule=judged.schedule,
             samples=SAMPLES,
             evidence=self._given(),
-            plan=judged.plan,
+            plan=None if rehearsal else judged.plan,
         )
         self._measured = read(Measured, window.run(LABEL, MODULE, told.model_dump(mode="json")))
+        return self._measured
 
     def _begin(self, window: Window, *, rehearsal: bool) -> None:
         asked = self._judged.asked
         kind = "budget" if asked.work == "budget" else "measurement"
         path = asked.out / f"{kind}-{window.granted.hold}{SUFFIX}"
-        body = self._known if kind == "budget" else bodies.of_half(self._judged, self._known)
+        body = self._known if kind == "budget" or rehearsal else bodies.of_half(self._judged, self._known)
         total = len(ARMS[asked.work]) * (_SNAPSHOTS + self._timed())
         self._recorder.begin(path, asked.work, body, rehearsal=rehearsal, rounds=total)
-        self._rounds = path
+        self.rounds = path
 
     def _timed(self) -> int:
         planned = self._judged.schedule
@@ -142,11 +171,11 @@ class Measuring:
         Raises:
             Pp4Error: the receipt cannot be made; what was measured is in the file of rounds.
         """
-        if self._rounds is None or self._window is None or self._place is None:
+        if self.rounds is None or self._window is None or self._place is None:
             return Sealed(None, None)
         taken = Taken(
             judged=self._judged,
-            rounds=self._rounds,
+            rounds=self.rounds,
             known=self._known,
             measured=self._measured,
             spent=self._spent,
@@ -156,10 +185,7 @@ class Measuring:
             tombstone=self._window.tombstone,
             now=self._clock.wall(),
         )
-        try:
-            return seal_window(taken, qualification)
-        finally:
-            self._recorder.close()
+        return seal_window(taken, qualification)
 
     def _given(self) -> tuple[Given, ...]:
         return tuple(Given.of(role, raw) for role, raw in self._judged.evidence)

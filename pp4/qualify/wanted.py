@@ -11,14 +11,10 @@ from pp4.qualify import physical, rehearsal
 from pp4.qualify.far import Gates, Work
 from pp4.receipts.admission import Admission
 from pp4.receipts.digests import Source
+from pp4.run.windows import REHEARSAL_GPUS
 from pp4.wire.gpus import GpuReport, find
 from pp4.wire.holds import Given
 
-REHEARSAL_GPUS = (
-    "GPU-00000000-0000-4000-8000-000000000000",
-    "GPU-00000000-0000-4000-8000-000000000001",
-)
-"""What a rehearsal holds where the HOLD file names no GPU: names that no driver gives."""
 LOCAL = "local"
 """What ``--hold`` calls the embedded HOLD file of this machine."""
 

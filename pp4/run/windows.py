@@ -21,6 +21,11 @@ from pp4.hold.reach import Place
 from pp4.hold.window import Watcher, Window, open_window
 from pp4.wire.holds import Close, HostCommand, Open
 
+REHEARSAL_GPUS = (
+    "GPU-00000000-0000-4000-8000-000000000000",
+    "GPU-00000000-0000-4000-8000-000000000001",
+)
+"""What a rehearsal holds where the HOLD file names no GPU: names that no driver gives."""
 Note = Callable[[str], None]
 """Takes one line that is worth saying."""
 
