@@ -20,8 +20,8 @@ from pp4.console import checkpoints, fleets, measurements, replays, seen_holds, 
 from pp4.console import standings as qualifications
 from pp4.console.progress import LiveProgress, PlainProgress
 from pp4.console.streams import Stream, visible
-from pp4.errors import Exit, Refusal, RefusedError
 from pp4.console.watching import Silent, Watching
+from pp4.errors import Exit, Refusal, RefusedError
 
 if TYPE_CHECKING:
     from pp4.doctor import Diagnosis
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pp4.qualify.standing import Answer, Standing
     from pp4.receipts.checks import Check
     from pp4.receipts.report import Report
-    from pp4.receipts.runs import Budget as Projected
     from pp4.wire.drafts import Standing as WorkerStanding
 
 __all__ = ["Console", "Outcome", "Stream", "visible"]
@@ -198,8 +197,8 @@ class Console:
         path = shlex.quote(str(outcome.receipt_path))
         self.line(f"check it with: pp4 verify-receipt --kind {kind} {path}")
 
-    def projection(self, budget: Projected) -> None:
-        """Print how long a window is projected to take; nothing under ``--json``."""
+    def projection(self, budget: Mapping[str, Any]) -> None:
+        """Print how long a window is projected to take, by a budget; nothing under ``--json``."""
         if not self.as_json:
             self._table(measurements.PARTS, measurements.parts(budget))
 

@@ -17,6 +17,7 @@ from pp4.measure import schedule as schedules
 from pp4.measure.bundled import Bundled, bundled, pair_there
 from pp4.measure.far import COMMANDS
 from pp4.measure.first_half import Ended, ended
+from pp4.measure.summary import require_statistics
 from pp4.receipts.admission import NEEDS, Admission, Command, Refused, Subject, admit
 from pp4.receipts.bindings import ClosedHold
 from pp4.receipts.canonical import parse, read_file
@@ -181,6 +182,8 @@ def judge(asked: Asked, evidence: Known, source: Source) -> Judged:
         RefusedError: what keeps the measurement from beginning; nothing was contacted.
     """
     file = asked.file
+    if asked.work == "B2A2":
+        require_statistics(asked.command)
     schedule = schedules.from_model(file.model)
     ours = bundled() if file.model is None or file.model.target is None else None
     pair = pair_there() if ours else _pair_of(file)

@@ -14,11 +14,11 @@ from pp4.measure import recording, schedule
 from pp4.measure.admitting import Judged
 from pp4.measure.rounds_file import Kept
 from pp4.receipts.digests import tree_digest
+from pp4.receipts.ratios import NOISE
 from pp4.run.qualified import Qualified
 from pp4.wire.measuring import ARMS, Measured
 
 CONTROLLED: Final = "fixed-depth-5 common pp4 runtime"
-NOISE_THRESHOLD: Final = "0.01"
 ON: Final = frozenset({"B1", "B2"})
 _OF_HOST: Final = ("hold", "journal", "private", "kernels", "libraries", "gpus")
 """Members that only the host can tell; those of the gates, until the measuring step has its own."""
@@ -74,7 +74,7 @@ def of_half(judged: Judged, known: Mapping[str, Any]) -> dict[str, Any]:
         "hardware_executed": True,
         "first_half_closed": judged.first.as_member() if judged.first else None,
         "endpoint": schedule.endpoint(),
-        "noise_threshold": NOISE_THRESHOLD,
+        "noise_threshold": str(NOISE),
         "settings": plain(judged.plan.settings),
     }
 

@@ -6,11 +6,13 @@ proof that they passed over to :meth:`Measuring.measure`, which refuses to begin
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
 from pp4.clock import Clock
-from pp4.errors import Code, Refusal, RefusedError
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError
+from pp4.hold.interruption import undisturbed
 from pp4.hold.reach import Place
 from pp4.hold.window import Window
 from pp4.measure import bodies, budgeting, schedule
@@ -149,7 +151,11 @@ class Measuring:
         asked = self._judged.asked
         kind = "budget" if asked.work == "budget" else "measurement"
         path = asked.out / f"{kind}-{window.granted.hold}{SUFFIX}"
-        body = self._known if kind == "budget" or rehearsal else bodies.of_half(self._judged, self._known)
+        body = (
+            self._known
+            if kind == "budget" or rehearsal
+            else bodies.of_half(self._judged, self._known)
+        )
         total = len(ARMS[asked.work]) * (_SNAPSHOTS + self._timed())
         self._recorder.begin(path, asked.work, body, rehearsal=rehearsal, rounds=total)
         self.rounds = path
@@ -186,6 +192,31 @@ class Measuring:
             now=self._clock.wall(),
         )
         return seal_window(taken, qualification)
+
+    def cut(self, error: BaseException, qualification: Outcome | None) -> Pp4Error | None:
+        """Seal what there is of a half that was cut; -> the error, which then names it, or None.
+
+        Nothing that is in the way of that takes the place of what has cut it.
+
+        Args:
+            error: what has cut it.
+            qualification: of the gates of this HOLD; None where none was stored.
+        """
+        try:
+            with undisturbed():
+                sealed = self.seal(qualification)
+        except Pp4Error as failed:
+            self._progress.note(f"what was measured until then is in {self.rounds}: {failed}")
+            return None
+        if sealed.outcome is None:
+            return None
+        path = sealed.outcome.receipt_path
+        self._progress.note(f"sealed as not complete, without a claim: {path}")
+        if not isinstance(error, Pp4Error):
+            return None
+        known = error.refusal.left
+        left = str(path) if known == "nothing" else f"{known}; {path}"
+        return type(error)(replace(error.refusal, left=left))
 
     def _given(self) -> tuple[Given, ...]:
         return tuple(Given.of(role, raw) for role, raw in self._judged.evidence)

@@ -8,17 +8,18 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pp4.clock import SystemClock
 from pp4.config.hold_file import HoldFile
-from pp4.errors import Code, Refusal, RefusedError, WrongError
+from pp4.errors import Code, Exit, Refusal, RefusedError, WrongError
 from pp4.hold.deferred import CLOSES, Deferred
 from pp4.hold.line import raised
 from pp4.hold.reach import reached
 from pp4.measure.admitting import Judged
 from pp4.measure.held import Measuring
 from pp4.measure.progress import Progress
+from pp4.measure.sealing import NOTHING
 from pp4.run.receipt import require_packages, room
 from pp4.run.windows import REHEARSAL_GPUS, asked_of, kept
 from pp4.wire.facts import refusal_of
@@ -42,12 +43,12 @@ class Rehearsed:
     Attributes:
         rounds: its file of rounds.
         arms: (arm, verdict, rounds) of each.
-        parts: what a budget would be made of: (part, seconds), in their order.
+        parts: what a budget would be made of: (part, nanoseconds), in their order.
     """
 
     rounds: Path
     arms: tuple[tuple[str, str, int], ...]
-    parts: tuple[tuple[str, float], ...]
+    parts: tuple[tuple[str, int], ...]
 
 
 def rehearse(judged: Judged, progress: Progress, temporary: Path) -> Rehearsed:
@@ -116,5 +117,20 @@ def _rehearsed(measuring: Measuring, measured: Measured) -> Rehearsed:
     if measuring.rounds is None:
         raise ValueError("a rehearsal that was run has begun its file of rounds")
     arms = tuple((arm["arm"], arm["verdict"], len(arm["rounds"])) for arm in measured.arms)
-    parts = tuple((one.name, one.worst_ns / 1e9) for one in measured.sampled)
+    parts = tuple((one.name, one.worst_ns) for one in measured.sampled)
     return Rehearsed(measuring.rounds, arms, parts)
+
+
+def document_of(found: Rehearsed) -> dict[str, Any]:
+    """What there is to say of a rehearsal, as a JSON tree."""
+    return {
+        **NOTHING,
+        "verdict": "rehearsed",
+        "exit": int(Exit.DONE),
+        "rounds": str(found.rounds),
+        "arms": [
+            {"arm": arm, "verdict": verdict, "rounds": count} for arm, verdict, count in found.arms
+        ],
+        "sampled": [{"name": name, "worst_ns": str(ns)} for name, ns in found.parts],
+        "differences": list(DIFFERENCES),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,17 +13,33 @@ from pp4.errors import Exit, Pp4Error, TimedOutError, UncleanError, WrongError
 from pp4.hold.line import raised
 from pp4.hold.supervisor import RESERVE_S
 from pp4.measure import bodies, budgeting
-from pp4.measure.admitting import Judged
+from pp4.measure.admitting import FIRST, Judged
 from pp4.measure.first_half import CLOSED
 from pp4.measure.rounds_file import alone, read_rounds
+from pp4.measure.summary import summarise
+from pp4.receipts.build import build
 from pp4.receipts.canonical import dump
 from pp4.receipts.digests import Source, file_digest
+from pp4.receipts.models import read_model
+from pp4.receipts.runs import Measurement, Summary
 from pp4.receipts.store import write_new
 from pp4.run.receipt import Outcome, require_same_source, store
 from pp4.run.windows import unnamed
 from pp4.wire.facts import refusal_of
 from pp4.wire.measuring import Measured, Sampled
 
+NOTHING: Final[Mapping[str, Any]] = {
+    "receipt": None,
+    "qualification": None,
+    "rounds": None,
+    "budget": None,
+    "arms": [],
+    "sampled": [],
+    "summary": None,
+    "differences": [],
+    "check": None,
+}
+"""Members of the document of a command that has none of them."""
 _EXITS: Final = {"over": Exit.REFUSED, "UNDECIDED": Exit.INCONCLUSIVE, "partial": Exit.WRONG}
 """Of verdicts that are no good end; any other was done as asked, a measured SLOWER included."""
 
@@ -93,9 +110,26 @@ def seal_window(taken: Taken, qualification: Outcome | None) -> Sealed:
         digest = file_digest(qualification.receipt_path.read_bytes())
         row = {"role": "qualification", "kind": "qualification", "sha256": digest}
         body["evidence"] = [*body["evidence"], row]
-    verdict = "complete" if body["complete"] else "partial"
+    verdict, refused = "complete" if body["complete"] else "partial", None
+    if body["complete"] and body["half"] == "B2A2":
+        try:
+            body["summary"] = _summary(taken.judged, body).model_dump(mode="json")
+            verdict = body["summary"]["verdict"]
+        except Pp4Error as error:
+            # the half stands by itself; what keeps both from being summed up is said
+            refused = error
     outcome = _stored(taken, body, verdict)
-    return Sealed(outcome, taken.rounds, _refusal(taken, outcome))
+    return Sealed(outcome, taken.rounds, refused or _refusal(taken, outcome))
+
+
+def _summary(judged: Judged, body: Mapping[str, Any]) -> Summary:
+    """What both halves say, of which the second is not stored yet."""
+    first = judged.admission.receipts["measurement as first_half"]
+    second = read_model(build({**body, "source": judged.source.as_dict()}), "the second half")
+    if not (isinstance(first, Measurement) and isinstance(second, Measurement)):
+        raise TypeError("two halves")
+    (digest,) = (sha for role, _, sha in judged.admission.evidence if role == FIRST)
+    return summarise(first, second, digest)
 
 
 def _budget(taken: Taken) -> Sealed:
@@ -150,6 +184,35 @@ def _refusal(taken: Taken, outcome: Outcome | None) -> Pp4Error | None:
     if outcome is not None and not isinstance(error, TimedOutError | UncleanError):
         return WrongError(refusal)
     return error
+
+
+def document(
+    outcome: Outcome, rounds: Path | None, qualification: Outcome | None = None
+) -> dict[str, Any]:
+    """What there is to say of a stored receipt, as a JSON tree.
+
+    Args:
+        outcome: of the receipt.
+        rounds: its file of rounds.
+        qualification: of the gates of the same HOLD.
+    """
+    receipt: Mapping[str, Any] = outcome.receipt
+    arms = receipt.get("arms", ())
+    return {
+        **NOTHING,
+        "verdict": outcome.verdict,
+        "exit": int(outcome.exit),
+        "receipt": str(outcome.receipt_path),
+        "qualification": str(qualification.receipt_path) if qualification else None,
+        "rounds": str(rounds) if rounds else None,
+        "budget": receipt if receipt["kind"] == "budget" else None,
+        "arms": [
+            {"arm": one["arm"], "verdict": one["verdict"], "rounds": len(one["rounds"])}
+            for one in arms
+        ],
+        "summary": receipt.get("summary"),
+        "check": f"pp4 verify-receipt {shlex.quote(str(outcome.receipt_path))}",
+    }
 
 
 def seal_file(path: Path, out: Path | None) -> Outcome:
