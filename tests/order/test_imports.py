@@ -55,7 +55,7 @@ ONLY = {
     "paramiko": {"transport"},
     "torch": GPU_SIDE,
     "triton": GPU_SIDE,
-    "numpy": GPU_SIDE,
+    "numpy": {*GPU_SIDE, "measure"},
     "safetensors": GPU_SIDE,
     "tomllib": {"config"},
     "pynvml": {"worker"},

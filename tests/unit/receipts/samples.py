@@ -14,12 +14,15 @@ from pp4.receipts.digests import file_digest, sha256_hex, tree_digest
 from pp4.receipts.hardware_checks import WORKER_BIAS, WORKER_PAIR, WORKER_SOLO
 from pp4.receipts.journal import head, next_line
 from tests.unit.receipts.parts import (
+    CELLS,
     DEFINITION,
     FILES,
     LIBRARIES,
     MADE,
     NOW,
     PLACES,
+    SETTINGS,
+    SHAPES,
     SOURCE,
     UUIDS,
     Body,
@@ -37,11 +40,12 @@ from tests.unit.receipts.parts import (
 )
 
 __all__ = [
-    "DEFINITION", "FILES", "KINDS", "LIBRARIES", "MADE", "NOW", "PLACES", "SOURCE", "UUIDS", "Body",
-    "arm", "body", "budget", "common", "digest", "gate_body", "gates", "gpus", "head", "hold",
-    "incident", "journal", "kernels", "measured_arm", "measurement", "next_line", "output",
-    "preparation", "qualification", "refusal", "rehearsal", "sample", "snapshot", "solo", "subject",
-    "whole_worker", "with_journal", "worker_arm",
+    "CELLS", "DEFINITION", "FILES", "KINDS", "LIBRARIES", "MADE", "NOW", "PLACES", "SETTINGS",
+    "SHAPES", "SOURCE", "UUIDS", "Body", "arm", "body", "budget", "common", "digest", "gate_body",
+    "gates", "gpus", "head", "hold", "incident", "journal", "kernels", "measured_arm",
+    "measured_round", "measurement", "next_line", "output", "part", "preparation", "qualification",
+    "refusal", "rehearsal", "sample", "snapshot", "solo", "subject", "whole_worker", "with_journal",
+    "worker_arm",
 ]  # fmt: skip
 
 
@@ -117,7 +121,29 @@ def written_in_hold(**changes: object) -> Body:
     return {"hold": {**hold(**changes), "journal_head": head(lines)}, "journal": lines}
 
 
+def part(name: str, worst: int, times: int, margin: int = 10) -> Body:
+    return {
+        "name": name,
+        "worst_ns": str(worst),
+        "times": times,
+        "margin_percent": margin,
+        "samples": 5,
+        "projected_ns": str(-(-worst * times * (100 + margin) // 100)),
+    }
+
+
 def budget() -> Body:
+    parts = [
+        part("warm-up", 101, 2),
+        part("staging", 1000, 1),
+        part("qualification", 1000, 1),
+        part("engine-start", 1000, 2),
+        part("worker-start", 1000, 2),
+        part("greedy", 1000, 2),
+        *(part(f"headline.b{b}.t{t}", 10, 4 if (b, t) == (8, "0.7") else 2, 0) for b, t in CELLS),
+        *(part(f"profiled.b{b}.t{t}", 20, 2, 0) for b, t in CELLS),
+        part("closing", 1000, 1, 0),
+    ]
     return {
         **common("budget"),
         "verdict": "fits",
@@ -125,27 +151,10 @@ def budget() -> Body:
         "expires_at": "2026-04-01T00:00:00Z",
         "bound_ns": "5400000000000",
         **written_in_hold(),
-        "parts": [
-            {
-                "name": "warm-up",
-                "worst_ns": "101",
-                "times": 3,
-                "margin_percent": 10,
-                "samples": 5,
-                "projected_ns": "334",
-            },
-            {
-                "name": "rounds",
-                "worst_ns": "1000",
-                "times": 2,
-                "margin_percent": 0,
-                "samples": 5,
-                "projected_ns": "2000",
-            },
-        ],
-        "projected_ns": "2334",
+        "parts": parts,
+        "projected_ns": str(sum(int(one["projected_ns"]) for one in parts)),
         "model_sha256": digest("6"),
-        "shapes": {"batches": [1, 8]},
+        "shapes": copy.deepcopy(SHAPES),
         "kernels": kernels(2),
         "libraries": copy.deepcopy(LIBRARIES),
         **gpus(2),
@@ -162,8 +171,29 @@ def snapshot(label: str, failed: int = 0, memory: int = 10**9) -> Body:
     }
 
 
+def measured_round(phase: str, index: int, batch: int, temperature: str) -> Body:
+    parts = [100, 200] if phase == "profiled" else []
+    return {
+        "index": index,
+        "phase": phase,
+        "batch": batch,
+        "temperature": temperature,
+        "tokens": 5 * batch,
+        "elapsed_ns": "123456",
+        "drafted": 2 * batch,
+        "accepted_by_position": [2 * batch, batch, batch, 1, 0],
+        "outputs_sha256": digest("7"),
+        "draft_ns": [600, 700],
+        "target_ns": parts,
+        "verify_ns": parts,
+        "memory_bytes": {"gpu.nvml": str(10**9)},
+        "facts": {"gpu.0.sm_mhz": 1980},
+    }
+
+
 def measured_arm(name: str, switch: str) -> Body:
     first = snapshot("baseline", failed=1)
+    order = {"headline": [CELLS[3], *CELLS], "profiled": CELLS}
     return {
         "arm": name,
         "switch": switch,
@@ -171,23 +201,9 @@ def measured_arm(name: str, switch: str) -> Body:
         "baseline_sha256": tree_digest(first),
         "snapshots": [first, *(snapshot(s, failed=1) for s in ("headline", "profiled", "final"))],
         "rounds": [
-            {
-                "index": 0,
-                "phase": phase,
-                "batch": 8,
-                "temperature": "0.7",
-                "tokens": 40,
-                "elapsed_ns": "123456",
-                "drafted": 9,
-                "accepted_by_position": [8, 7, 6, 5, 4],
-                "outputs_sha256": digest("7"),
-                "draft_ns": [600, 700],
-                "target_ns": [],
-                "verify_ns": [],
-                "memory_bytes": {"gpu.nvml": str(10**9)},
-                "facts": {"gpu.0.sm_mhz": 1980},
-            }
-            for phase in ("headline", "profiled")
+            measured_round(phase, index, *cell)
+            for phase, cells in order.items()
+            for index, cell in enumerate(cells)
         ],
     }
 
@@ -215,14 +231,14 @@ def measurement(half: str = "A1B1") -> Body:
         "endpoint": {"metric": "tokens_per_second", "temperature": "0.7", "batch": 8},
         "noise_threshold": "0.01",
         "model_sha256": digest("6"),
-        "settings": {"depth": 5},
+        "settings": copy.deepcopy(SETTINGS),
         "arms": [measured_arm(*name) for name in names],
         "summary": {
             "verdict": "UNDECIDED",
-            "effect": "-0.001",
-            "interval_low": "-0.02",
-            "interval_high": "0.02",
-            "drift": "0.003",
+            "effect": "0.000000",
+            "interval_low": "-0.020000",
+            "interval_high": "0.020000",
+            "drift": "0.000000",
         }
         if second
         else None,
