@@ -216,8 +216,8 @@ PAGES: Final[dict[Code, Page]] = pages(
     ),
     (
         Code.FAILED_ROUNDS,
-        "An arm of a measurement decoded rows without a draft, by the cause that the message names, "
-        "after its baseline was sealed. Its times are not those of drafting.",
+        "An arm of a measurement decoded rows without a draft after its baseline was sealed; the "
+        "message has the causes. Its times are not those of drafting.",
         "The rounds so far, in a receipt that is not complete and claims nothing.",
         "Look at the worker's log in the HOLD's directory; docs/engine.md explains each cause.",
     ),

@@ -50,7 +50,8 @@ def run_arm(bench: Bench, arm: Arm) -> Ran:
         ran.refusal = error.refusal
     else:
         ran.verdict = "complete"
-    bench.recorder.end(arm, ran.verdict)
+    code = None if ran.refusal is None else str(ran.refusal.code)
+    bench.recorder.end(arm, ran.verdict, code)
     return ran
 
 

@@ -45,7 +45,7 @@ class Bench:
     words: Mapping[str, str]
     texts: SameText
     watch: Stopwatch
-    limits: Limits = Limits()
+    limits: Limits
 
 
 @dataclass

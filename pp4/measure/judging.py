@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from pp4.errors import Code, Refusal, WrongError
 from pp4.receipts.admission import Admission
 from pp4.receipts.bindings import differences, facts_of, kernel_facts
 from pp4.receipts.gates import Kernel
-from pp4.receipts.run_checks import failed_rounds_grew, memory_grew
+from pp4.receipts.growth import arm_verdict, heavier, more_failures, sloping
 from pp4.receipts.runs import Round, Snapshot
 from pp4.wire.frozen import Served, Settled, TornDown
 
@@ -45,23 +45,30 @@ def grown(snapshots: Sequence[Snapshot], rounds: Sequence[Round]) -> tuple[Grown
 
     Args:
         snapshots: the baseline, and every one since; the last one is judged.
-        rounds: timed rounds so far.
+        rounds: all of the arm once they are over, none before: their slope is looked at as well.
     """
+    verdict = arm_verdict(snapshots, rounds)
+    if verdict == "complete":
+        return None
     baseline, latest = snapshots[0], snapshots[-1]
-    if failed_rounds_grew(baseline, latest):
-        return "failed_rounds_grew", _more(baseline.failed_rounds, latest.failed_rounds, "rows")
-    if memory_grew(baseline, latest):
-        return "memory_grew", _more(baseline.memory_bytes, latest.memory_bytes, "bytes")
-    return None
+    if verdict == "failed_rounds_grew":
+        rows = more_failures(baseline, latest)
+        return verdict, _more(rows, baseline.failed_rounds, latest.failed_rounds, "rows")
+    heavy = heavier(baseline, latest)
+    said = _more(heavy, baseline.memory_bytes, latest.memory_bytes, "bytes")
+    steep = ", ".join(f"{name} round by round" for name in sloping(baseline, rounds))
+    return verdict, "; ".join(filter(None, (said, steep)))
 
 
-def _more(before: Mapping[str, str], after: Mapping[str, str], unit: str) -> str:
-    grew = [
-        f"{name} by {int(count) - int(before.get(name, '0'))} {unit}"
-        for name, count in after.items()
-        if int(count) > int(before.get(name, "0"))
-    ]
-    return ", ".join(grew)
+def _more(
+    names: Iterable[str], before: Mapping[str, str], after: Mapping[str, str], unit: str
+) -> str:
+    said = []
+    for name in names:
+        gone = name not in after
+        more = int(after.get(name, "0")) - int(before.get(name, "0"))
+        said.append(f"{name} gives no number any more" if gone else f"{name} by {more} {unit}")
+    return ", ".join(said)
 
 
 class SameText:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
-from typing import Final
+from typing import Final, Literal
 
 from pp4.errors import Code, Refusal, TimedOutError, WrongError
 from pp4.measure import budgeting
@@ -19,7 +19,7 @@ from pp4.measure.judging import (
 )
 from pp4.measure.members import kernels_of
 from pp4.measure.programs import Decoder, start_worker, worker_settings
-from pp4.measure.schedule import Phase, Planned, rounds
+from pp4.measure.schedule import Phase, Planned, Timed, rounds
 from pp4.receipts.envelope import Fact
 from pp4.receipts.gates import Kernel
 from pp4.receipts.runs import Round, Snapshot
@@ -28,6 +28,7 @@ from pp4.wire.frozen import Served
 from pp4.wire.measured import Prepared
 from pp4.wire.measuring import Step
 
+Label = Literal["baseline", "headline", "profiled", "final"]
 _CODES: Final[Mapping[Grown, Code]] = {
     "failed_rounds_grew": Code.FAILED_ROUNDS,
     "memory_grew": Code.LEAK,
@@ -95,7 +96,7 @@ class Players:
                 for planned in rounds(self._bench.schedule, phase):
                     self._round(planned)
 
-    def timed(self, phase: Phase) -> None:
+    def timed(self, phase: Timed) -> None:
         """Every round of a phase, each recorded before the next one."""
         bench, ran = self._bench, self._ran
         with self._phase(phase):
@@ -130,27 +131,27 @@ class Players:
 
     # -- snapshots --------------------------------------------------------------------------
 
-    def look(self, label: Step) -> None:
+    def look(self, label: Label) -> None:
         """Take a snapshot, and hold it against the baseline.
 
         Raises:
             WrongError: ``FAILED_ROUNDS`` or ``LEAK``; the worker does not answer.
         """
         bench, ran = self._bench, self._ran
-        with self._phase(label) as facts:
-            snapshot, trouble = self._seen(label)
-            ran.snapshots.append(snapshot)
-            facts["sha256"] = sealed(snapshot)
-            bench.recorder.snapshot(ran.arm, snapshot)
-            found = grown(ran.snapshots, ran.rounds)
-            if found is not None:
-                ran.verdict, what = found
-                where, expected = f"arm {ran.arm}, snapshot {label}", "nothing over the baseline"
-                raise WrongError(Refusal(_CODES[ran.verdict], where, expected, what))
-            if trouble is not None:
-                raise trouble
+        snapshot, trouble = self._seen(label)
+        ran.snapshots.append(snapshot)
+        bench.recorder.snapshot(ran.arm, snapshot, sealed(snapshot))
+        over = label in ("profiled", "final")
+        found = grown(ran.snapshots, ran.rounds if over else ())
+        if found is not None:
+            verdict, what = found
+            ran.verdict = verdict
+            where, expected = f"arm {ran.arm}, snapshot {label}", "nothing over the baseline"
+            raise WrongError(Refusal(_CODES[verdict], where, expected, f"grew: {what}"))
+        if trouble is not None:
+            raise trouble
 
-    def _seen(self, label: Step) -> tuple[Snapshot, WrongError | None]:
+    def _seen(self, label: Label) -> tuple[Snapshot, WrongError | None]:
         """What engine and worker count; a worker that has failed does not hide what that cost."""
         snapshot = self._engine.look(label)
         try:

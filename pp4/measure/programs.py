@@ -145,9 +145,7 @@ class Decoder:
         limits: of the arm.
     """
 
-    def __init__(
-        self, hold: OpenHold, arm: Arm, words: Mapping[str, str], limits: Limits
-    ) -> None:
+    def __init__(self, hold: OpenHold, arm: Arm, words: Mapping[str, str], limits: Limits) -> None:
         kernels = ON_GPUS if hold.gpus else INTERPRETED
         environment = {**kernels, **_switch(arm, SWITCHES[1])}
         self._arm, self._words, self._limits = arm, words, limits

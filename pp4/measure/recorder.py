@@ -64,14 +64,15 @@ class Recorder:
         self._hold.journal.add(f"arm-{arm}" + (f"/{phase}" if phase else ""), "begin")
         self._tell(Stepped(arm=arm, phase=phase, event="begin"))
 
-    def end(self, arm: Arm, found: str) -> None:
+    def end(self, arm: Arm, verdict: str, code: str | None) -> None:
         """An arm has ended.
 
         Args:
             arm: which.
-            found: its verdict.
+            verdict: of it.
+            code: of the refusal that ended it, None for one that is complete.
         """
-        self._end(arm, None, f"arm-{arm}", found, {})
+        self._end(arm, None, f"arm-{arm}", verdict, {} if code is None else {"code": code})
 
     def _end(
         self, arm: Arm, phase: Step | None, step: str, found: str, facts: dict[str, Fact]
@@ -88,9 +89,16 @@ class Recorder:
         self._kept.add(f"arm-{arm}", "round", detail=tree)
         self._tell(Rounded(arm=arm, round=tree))
 
-    def snapshot(self, arm: Arm, found: Snapshot) -> None:
-        """A snapshot."""
+    def snapshot(self, arm: Arm, found: Snapshot, sha256: str) -> None:
+        """A snapshot; its digest stands in the HOLD's journal, so that it cannot become another.
+
+        Args:
+            arm: which.
+            found: the snapshot.
+            sha256: by which it is held fixed.
+        """
         tree = found.model_dump(mode="json")
+        self._hold.journal.add(f"arm-{arm}/{found.label}", "snapshot", detail={"sha256": sha256})
         self._kept.add(f"arm-{arm}", "snapshot", detail=tree)
         self._tell(Rounded(arm=arm, snapshot=tree))
 

@@ -12,14 +12,15 @@ from typing import Final, Literal
 
 from pp4.config.holds import Model
 from pp4.errors import Code, Refusal, RefusedError
+from pp4.measure.declared import OTHER_ROUNDS, PRIMARY_ROUNDS
 from pp4.receipts.envelope import Fact
+from pp4.receipts.ratios import ENDPOINT
 from pp4.wire.measuring import Schedule
 
 Phase = Literal["warm-up", "greedy", "headline", "profiled"]
-TIMED: Final[tuple[Phase, ...]] = ("headline", "profiled")
+Timed = Literal["headline", "profiled"]
+TIMED: Final[tuple[Timed, ...]] = ("headline", "profiled")
 GREEDY: Final = "0"
-PRIMARY_BATCH: Final = 8
-PRIMARY_TEMPERATURE: Final = "0.7"
 DEPTH: Final = 5
 _WHERE: Final = "[model] of the HOLD file"
 _MOST_ROUNDS: Final = 1200
@@ -33,8 +34,8 @@ STANDARD: Final = Schedule(
     seed=20_260_704,
     warm_up=2,
     greedy=2,
-    headline=12,
-    primary=48,
+    headline=OTHER_ROUNDS,
+    primary=PRIMARY_ROUNDS,
     profiled=4,
 )
 """What is measured where the HOLD file says nothing."""
@@ -69,7 +70,7 @@ class Cell:
     @property
     def primary(self) -> bool:
         """Whether the primary endpoint is about it."""
-        return (self.batch, self.temperature) == (PRIMARY_BATCH, PRIMARY_TEMPERATURE)
+        return (self.batch, self.temperature) == (ENDPOINT.batch, ENDPOINT.temperature)
 
     @property
     def name(self) -> str:
@@ -162,15 +163,6 @@ def _fact(value: object) -> Fact:
     raise TypeError(f"a number, a text or several, not {type(value).__name__}")
 
 
-def endpoint() -> dict[str, object]:
-    """The one number that is declared before anything is measured, as receipts have it."""
-    return {
-        "metric": "tokens_per_second",
-        "temperature": PRIMARY_TEMPERATURE,
-        "batch": PRIMARY_BATCH,
-    }
-
-
 def from_model(model: Model | None) -> Schedule:
     """The schedule for what a HOLD file says is measured.
 
@@ -187,12 +179,12 @@ def from_model(model: Model | None) -> Schedule:
     if model.depth != DEPTH:
         found = str(model.depth)
         raise _refused("depth", f"{DEPTH}, at which both arms are compared", found)
-    if PRIMARY_BATCH not in model.batch_sizes:
+    if ENDPOINT.batch not in model.batch_sizes:
         found = ", ".join(map(str, model.batch_sizes))
-        raise _refused("batch_sizes", f"{PRIMARY_BATCH} among them: {_DECLARED}", found)
-    if PRIMARY_TEMPERATURE not in temperatures:
+        raise _refused("batch_sizes", f"{ENDPOINT.batch} among them: {_DECLARED}", found)
+    if ENDPOINT.temperature not in temperatures:
         found = ", ".join(temperatures)
-        raise _refused("temperatures", f"{PRIMARY_TEMPERATURE} among them: {_DECLARED}", found)
+        raise _refused("temperatures", f"{ENDPOINT.temperature} among them: {_DECLARED}", found)
     chosen = {"batches": model.batch_sizes, "temperatures": temperatures}
     schedule = STANDARD.model_copy(update=chosen)
     total = sum(len(rounds(schedule, phase)) for phase in TIMED)

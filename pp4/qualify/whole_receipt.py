@@ -76,7 +76,7 @@ def _members(
         },
         # two processes ran on one device, and a receipt of it has one rank
         "kernels": [
-            kernel_row(WORKER_SOLO, ran.served.kernels[0]),
+            *(kernel_row(WORKER_SOLO, one) for one in ran.served.kernels[:1]),
             *(kernel_row(WORKER_BIAS, one) for one in ran.served.bias[:1]),
         ],
         "libraries": [library.model_dump() for library in context.record.libraries],

@@ -118,10 +118,8 @@ Step = Literal[
     "connection",
     "warm-up",
     "greedy",
-    "baseline",
     "headline",
     "profiled",
-    "final",
     "teardown",
 ]
 """Phases of an arm, in their order."""

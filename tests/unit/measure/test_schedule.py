@@ -83,7 +83,7 @@ def test_the_primary_cell_is_spread_over_the_whole_phase():
     gaps = [after - before for before, after in pairwise(places)]
     assert places[0] < 2 / share
     assert places[-1] > len(found) - 1 - 2 / share
-    # eight other cells with equal numbers come together, four rounds of the primary one between
+    # the eight other cells have equal numbers, and come together
     assert max(gaps) <= 1 / share + len(cells(STANDARD))
 
 
@@ -99,7 +99,7 @@ def test_settings_say_every_number_and_shapes_all_but_the_seed():
     assert set(told) == set(Schedule.model_fields)
     assert told["batches"] == (1, 8, 32)
     assert told["temperatures"] == ("0", "0.7", "1")
-    assert (told["depth"], told["headline"]) == (5, 12)
+    assert (told["depth"], told["headline"], told["primary"]) == (5, 24, 128)
     assert set(told) - set(plans.shapes(STANDARD)) == {"seed"}
 
 
