@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pp4.errors import Code, Refusal, RefusedError
-from pp4.measure import recording, schedule
+from pp4.measure import recording
 from pp4.measure.admitting import Judged
+from pp4.measure.programs import SWITCHED_ON
 from pp4.measure.rounds_file import Kept
 from pp4.receipts.digests import tree_digest
-from pp4.receipts.ratios import NOISE
+from pp4.receipts.ratios import ENDPOINT, NOISE
 from pp4.run.qualified import Qualified
 from pp4.wire.measuring import ARMS, Measured
 
 CONTROLLED: Final = "fixed-depth-5 common pp4 runtime"
-ON: Final = frozenset({"B1", "B2"})
 _OF_HOST: Final = ("hold", "journal", "private", "kernels", "libraries", "gpus")
 """Members that only the host can tell; those of the gates, until the measuring step has its own."""
 _VERDICTS: Final = frozenset({"complete", "failed_rounds_grew", "memory_grew"})
@@ -73,7 +73,7 @@ def of_half(judged: Judged, known: Mapping[str, Any]) -> dict[str, Any]:
         "controlled": CONTROLLED,
         "hardware_executed": True,
         "first_half_closed": judged.first.as_member() if judged.first else None,
-        "endpoint": schedule.endpoint(),
+        "endpoint": ENDPOINT.model_dump(mode="json"),
         "noise_threshold": str(NOISE),
         "settings": plain(judged.plan.settings),
     }
@@ -141,7 +141,7 @@ def arms_told(kept: Kept) -> list[dict[str, Any]]:
         found.append(
             {
                 "arm": name,
-                "switch": "ON" if name in ON else "OFF",
+                "switch": "ON" if SWITCHED_ON[name] else "OFF",
                 "verdict": _verdict(kept, name),
                 "baseline_sha256": tree_digest(snapshots[0]),
                 "snapshots": snapshots,

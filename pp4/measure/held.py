@@ -6,6 +6,7 @@ proof that they passed over to :meth:`Measuring.measure`, which refuses to begin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -19,6 +20,7 @@ from pp4.measure import bodies, budgeting, schedule
 from pp4.measure.admitting import Judged
 from pp4.measure.bundled import bring_pair
 from pp4.measure.far import COMMANDS, MODULE
+from pp4.measure.programs import SWITCHED_ON
 from pp4.measure.progress import Progress
 from pp4.measure.recording import Recorder
 from pp4.measure.rounds_file import SUFFIX
@@ -32,6 +34,7 @@ from pp4.wire.measuring import ARMS, Measure, Measured
 LABEL: Final = "measure"
 SAMPLES: Final = 3
 """Rounds of each cell and arm that a budget takes the worst of."""
+_PHASES: Final[tuple[schedule.Phase, ...]] = ("warm-up", "greedy", *schedule.TIMED)
 _SNAPSHOTS: Final = 4
 """Of an arm: baseline, after the headline rounds, after the profiled ones, final."""
 
@@ -55,6 +58,7 @@ class Measuring:
         self._place: Place | None = None
         self._begun_ns = clock.boottime_ns()
         self._spent: dict[str, int] = {}
+        self._samples = SAMPLES
         self._known: dict[str, Any] = {}
         self.rounds: Path | None = None
         self._measured: Measured | None = None
@@ -134,13 +138,14 @@ class Measuring:
 
     def _run(self, window: Window, *, rehearsal: bool) -> Measured:
         judged = self._judged
+        self._samples = 1 if rehearsal else SAMPLES
         self._begin(window, rehearsal=rehearsal)
         told = Measure(
             work=judged.asked.work,
             command=judged.asked.command,
             pair=judged.pair,
             schedule=judged.schedule,
-            samples=SAMPLES,
+            samples=self._samples,
             evidence=self._given(),
             plan=None if rehearsal else judged.plan,
         )
@@ -157,14 +162,26 @@ class Measuring:
             else bodies.of_half(self._judged, self._known)
         )
         total = len(ARMS[asked.work]) * (_SNAPSHOTS + self._timed())
+        for text in self._plan():
+            self._progress.note(text)
         self._recorder.begin(path, asked.work, body, rehearsal=rehearsal, rounds=total)
         self.rounds = path
 
-    def _timed(self) -> int:
+    def _rounds_of(self, phase: schedule.Phase) -> int:
         planned = self._judged.schedule
         if self._judged.asked.work == "budget":
-            planned = budgeting.sampled_schedule(planned, SAMPLES)
-        return sum(len(schedule.rounds(planned, phase)) for phase in schedule.TIMED)
+            planned = budgeting.sampled_schedule(planned, self._samples)
+        return len(schedule.rounds(planned, phase))
+
+    def _timed(self) -> int:
+        return sum(map(self._rounds_of, schedule.TIMED))
+
+    def _plan(self) -> Iterator[str]:
+        """What is going to be done, in the order in which it is."""
+        counts = ", ".join(f"{self._rounds_of(phase)} {phase}" for phase in _PHASES)
+        for arm in ARMS[self._judged.asked.work]:
+            switch = "ON" if SWITCHED_ON[arm] else "OFF"
+            yield f"plan {arm}, {switch}: {counts} rounds; a sealed baseline after the greedy ones"
 
     # -- the end ------------------------------------------------------------------------------
 
