@@ -1,0 +1,138 @@
+"""Evidence for measurements of the installed source, made up: receipts in a directory."""
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+
+from pp4.measure import budgeting, schedule
+from pp4.measure.admitting import model_digest
+from pp4.measure.bundled import bundled, pair_there
+from pp4.receipts.build import build
+from pp4.receipts.canonical import dump
+from pp4.receipts.digests import installed_source
+from pp4.receipts.journal import head, next_line
+from pp4.wire.measuring import Sampled
+from tests.unit.receipts import samples
+
+BOUND_NS = 90 * 60 * 10**9
+HOLD, FENCE = "00000000000000a1", 7
+TOMBSTONE = {"hold": HOLD, "fence": str(FENCE), "why": "done", "survivors": [], "restored": []}
+PLAN = schedule.STANDARD
+
+
+def plain(facts):
+    return {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items()}
+
+
+@cache
+def source():
+    return installed_source().as_dict()
+
+
+def current(body, **changes):
+    return {**body, "source": source(), **changes}
+
+
+def solo(**changes):
+    return current(samples.solo(), **changes)
+
+
+def whole_worker(**changes):
+    found = samples.whole_worker()
+    return current(found, checkpoint_sha256=bundled().checkpoint_sha256, **changes)
+
+
+def budget(each_ns=10**6, **changes):
+    """A budget in which every part takes the same time."""
+    wanted = budgeting.times(PLAN)
+    taken = [Sampled(name=name, worst_ns=each_ns, samples=3) for name in wanted]
+    projected = budgeting.project(taken, PLAN, BOUND_NS)
+    later = datetime.now(UTC) + timedelta(days=7)
+    more = {
+        "expires_at": later.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "model_sha256": model_digest(PLAN, pair_there(), bundled()),
+        "shapes": plain(schedule.shapes(PLAN)),
+        **projected.members(),
+        **changes,
+    }
+    return current(samples.budget(), **more)
+
+
+def written(**hold):
+    """A HOLD and a journal that ends where it says."""
+    begin = next_line(None, "measure", "begin")
+    lines = [begin, next_line(begin, "measure", "end", "pass")]
+    return {"hold": {**samples.hold(**hold), "journal_head": head(lines)}, "journal": lines}
+
+
+def arm(name, switch, faster=1.0):
+    """An arm with every round of the plan; its rounds take less where it is faster."""
+    made = samples.measured_arm(name, switch)
+    rounds = []
+    for phase in schedule.TIMED:
+        for one in schedule.rounds(PLAN, phase):
+            batch, temperature = one.cell.batch, one.cell.temperature
+            found = samples.measured_round(phase, one.index, batch, temperature)
+            elapsed = str(int(10**8 * (1 + one.index % 7 / 1000) / faster))
+            rounds.append({**found, "tokens": PLAN.new_tokens * batch, "elapsed_ns": elapsed})
+    return {**made, "rounds": rounds}
+
+
+def first_half(**changes):
+    more = {
+        "model_sha256": model_digest(PLAN, pair_there(), bundled()),
+        "settings": plain(schedule.settings(PLAN)),
+        "arms": [arm("A1", "OFF"), arm("B1", "ON", 1.03)],
+        **written(id=HOLD, fence=str(FENCE)),
+        **changes,
+    }
+    return current(samples.measurement(), **more)
+
+
+BODIES = {
+    "solo": solo,
+    "whole_worker": whole_worker,
+    "budget": budget,
+    "first_half": first_half,
+}
+OPTIONS = {
+    "solo": "--solo",
+    "whole_worker": "--whole-worker",
+    "budget": "--budget",
+    "first_half": "--first",
+}
+NEEDED = {
+    "budget": ("solo", "whole_worker"),
+    "A1B1": ("solo", "whole_worker", "budget"),
+    "B2A2": ("solo", "whole_worker", "budget", "first_half"),
+}
+
+
+@cache
+def usual(name):
+    """The bytes of a receipt without changes."""
+    return build(BODIES[name]())
+
+
+def write(place, name, body=None, closed=TOMBSTONE):
+    """Write one receipt, and beside a first half the tombstone of its HOLD; -> its path.
+
+    Args:
+        place: directory.
+        name: which receipt.
+        body: makes members of another than the usual one.
+        closed: the tombstone.
+    """
+    path = place / f"{name}.json"
+    path.write_bytes(usual(name) if body is None else build(body()))
+    if name == "first_half" and closed is not None:
+        path.with_suffix(".closed").write_bytes(dump(closed))
+    return path
+
+
+def options(place, work, without=(), **bodies):
+    """Write what a command needs; -> its options."""
+    given = []
+    for name in NEEDED[work]:
+        if name not in without:
+            given += [OPTIONS[name], str(write(place, name, bodies.get(name)))]
+    return given
