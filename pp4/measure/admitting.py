@@ -5,6 +5,7 @@ Files of this machine are read, and nothing else happens: no connection, no proc
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Final
 
 from pp4.clock import SystemClock
 from pp4.config.hold_file import HoldFile, read_evidence
-from pp4.errors import RefusedError
+from pp4.errors import Code, Refusal, RefusedError
 from pp4.measure import schedule as schedules
 from pp4.measure.bundled import Bundled, bundled, pair_there
 from pp4.measure.far import COMMANDS
@@ -20,7 +21,7 @@ from pp4.measure.first_half import Ended, ended
 from pp4.measure.summary import require_statistics
 from pp4.receipts.admission import NEEDS, Admission, Command, Refused, Subject, admit
 from pp4.receipts.bindings import ClosedHold
-from pp4.receipts.canonical import parse, read_file
+from pp4.receipts.canonical import parse, read_file, shown
 from pp4.receipts.digests import Source, tree_digest
 from pp4.receipts.envelope import OpenLeaf
 from pp4.receipts.models import Receipt, read_model
@@ -32,6 +33,8 @@ from pp4.wire.measuring import Pair, Schedule, Work
 IDENTITY: Final = "identity_reference"
 BUDGET: Final = "budget"
 FIRST: Final = "first_half"
+RESERVE: Final = 16 << 20
+"""Bytes that have to be free for rounds and receipts: about four times what a long half takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +136,25 @@ def admitted(asked: Asked, source: Source, show: Callable[[Known], None]) -> Jud
     try:
         read = known(asked)
         show(read)
-        return judge(asked, read, source)
+        judged = judge(asked, read, source)
+        _require_room(asked.out)
+        return judged
     except RefusedError as error:
         raise recorded(error, asked.command, source, read.evidence, asked.out) from error
+
+
+def _require_room(out: Path) -> None:
+    """Refuse a disk on which the rounds of a half might find no place.
+
+    Raises:
+        RefusedError: ``UNWRITABLE``.
+    """
+    there = next(path for path in (out, *out.absolute().parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if free < RESERVE:
+        expected = f"{RESERVE >> 20} MiB for rounds and receipts"
+        found = f"{free >> 20} MiB"
+        raise RefusedError(Refusal(Code.UNWRITABLE, shown(str(out), 300), expected, found))
 
 
 def rehearsed(asked: Asked, source: Source) -> Judged:

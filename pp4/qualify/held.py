@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pp4.config.hold_file import HoldFile
-from pp4.errors import Code, Exit, Refusal, WrongError
+from pp4.errors import Code, Exit, Pp4Error, Refusal, WrongError
 from pp4.hold.deferred import CLOSES, Deferred
 from pp4.hold.interruption import undisturbed
 from pp4.hold.line import raised
@@ -194,13 +194,26 @@ def gates_held(
                         told = told.model_copy(update={"checkpoint": drafter})
                     held = _gates(window, place, source, told)
                     yield held
-            finally:
+            except BaseException:
                 if held is not None and held.window.tombstone is not None:
-                    # the HOLD is closed, its processes are proven dead: only now is there a claim
-                    # to make, and a signal must not cut it in two
-                    with undisturbed():
-                        require_same_source(source, wanted.command)
-                        held.outcome = _stored(held, out)
+                    _store_beside(held, wanted.command, out, progress)
+                raise
+            _store(held, wanted.command, out)
+
+
+def _store(held: Held, command: str, out: Path) -> None:
+    """Store what the gates found: the HOLD is closed, so only now is there a claim to make."""
+    require_same_source(held.source, command)
+    held.outcome = _stored(held, out)
+
+
+def _store_beside(held: Held, command: str, out: Path, progress: Progress) -> None:
+    """Store it although something else ended the run, and in whose place nothing may come."""
+    try:
+        with undisturbed():
+            _store(held, command, out)
+    except Pp4Error as error:
+        progress.note(f"what the gates have found is not stored: {error}")
 
 
 def _gates(window: Window, place: Place, source: Source, told: far.Gates) -> Held:

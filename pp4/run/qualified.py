@@ -64,21 +64,25 @@ class Qualified:
 def qualified(body: Mapping[str, Any], granted: Granted, source: Source) -> Qualified | None:
     """Judge what the gates of a HOLD found; -> None where they do not qualify the pair.
 
+    Neither do gates whose receipt would contradict itself: why it does is said by whoever stores
+    it, and keeps what was found.
+
     Args:
         body: members of the qualification's receipt, as they will be sealed.
         granted: the HOLD, which is open.
         source: that runs.
 
     Raises:
-        RefusedError: the body contradicts itself, so there will be no receipt; it is about another
-            HOLD than this one.
+        RefusedError: ``STALE_FENCE``, they are about another HOLD than this one.
     """
     if any(body.get(name) != good for name, good in _GOOD.items()):
         return None
-    receipt = read_model(build({**body, "source": source.as_dict()}), "the qualification")
+    try:
+        receipt = read_model(build({**body, "source": source.as_dict()}), "the qualification")
+    except RefusedError:
+        return None
     if not isinstance(receipt, Qualification):
-        found = receipt.kind
-        raise RefusedError(Refusal(Code.WRONG_KIND, "the gates", "qualification", found))
+        return None
     made: Qualified = object.__new__(Qualified)
     for name, value in (
         ("hold", receipt.hold.id),

@@ -96,14 +96,19 @@ def listener():
     found.close()
 
 
-def hold_file(place, port, minutes=90, more="", gpus=UUIDS):
+def hold_file(place, port, minutes=90, model=evidence.MODEL, more="", gpus=UUIDS):
     place.mkdir(exist_ok=True)
     key = place / "key"
     if not key.exists():
         paramiko.ECDSAKey.generate().write_private_key_file(str(key))
     path = place / "hold.toml"
     text = FILE.format(
-        minutes=minutes, port=port, key=key, host_key=ED25519, gpus=json.dumps(gpus), more=more
+        minutes=minutes,
+        port=port,
+        key=key,
+        host_key=ED25519,
+        gpus=json.dumps(gpus),
+        more=model + more,
     )
     path.write_text(text)
     return path
@@ -188,7 +193,7 @@ CASES = {
         "A1B1", Code.EVIDENCE_MISMATCH, bodies={"budget": lambda: renamed(evidence.budget())}
     ),
     "other shapes": Case(
-        "A1B1", Code.SUBJECT_MISMATCH, file={"more": "[model]\nbatch_sizes = [1, 8]"}
+        "A1B1", Code.SUBJECT_MISMATCH, file={"model": "[model]\nbatch_sizes = [1, 8]\n"}
     ),
     "another model": Case(
         "A1B1",
@@ -201,7 +206,7 @@ CASES = {
     "another source": Case(
         "A1B1", Code.HISTORICAL, bodies={"budget": lambda: of_older_source(evidence.budget())}
     ),
-    "another depth": Case("A1B1", Code.BAD_HOLD_FILE, file={"more": "[model]\ndepth = 4"}),
+    "another depth": Case("A1B1", Code.BAD_HOLD_FILE, file={"model": "[model]\ndepth = 4\n"}),
     "half arms": Case(
         "B2A2", Code.NOT_PROVEN, bodies={"first_half": lambda: cut(evidence.first_half())}
     ),

@@ -16,7 +16,12 @@ from tests.unit.receipts import samples
 BOUND_NS = 90 * 60 * 10**9
 HOLD, FENCE = "00000000000000a1", 7
 TOMBSTONE = {"hold": HOLD, "fence": str(FENCE), "why": "done", "survivors": [], "restored": []}
-PLAN = schedule.STANDARD
+PLAN = schedule.STANDARD.model_copy(update={"batches": (8,), "temperatures": ("0.7",)})
+"""One cell, the primary one."""
+FEW = PLAN.model_copy(update={"primary": 24, "profiled": 1})
+"""As few rounds as can be summed up."""
+MODEL = "[model]\nbatch_sizes = [8]\ntemperatures = [0.7]\n"
+"""What a HOLD file says for it."""
 
 
 def plain(facts):
@@ -41,16 +46,16 @@ def whole_worker(**changes):
     return current(found, checkpoint_sha256=bundled().checkpoint_sha256, **changes)
 
 
-def budget(each_ns=10**6, **changes):
+def budget(each_ns=10**6, plan=PLAN, **changes):
     """A budget in which every part takes the same time."""
-    wanted = budgeting.times(PLAN)
+    wanted = budgeting.times(plan)
     taken = [Sampled(name=name, worst_ns=each_ns, samples=3) for name in wanted]
-    projected = budgeting.project(taken, PLAN, BOUND_NS)
+    projected = budgeting.project(taken, plan, BOUND_NS)
     later = datetime.now(UTC) + timedelta(days=7)
     more = {
         "expires_at": later.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "model_sha256": model_digest(PLAN, pair_there(), bundled()),
-        "shapes": plain(schedule.shapes(PLAN)),
+        "model_sha256": model_digest(plan, pair_there(), bundled()),
+        "shapes": plain(schedule.shapes(plan)),
         **projected.members(),
         **changes,
     }
@@ -64,16 +69,16 @@ def written(**hold):
     return {"hold": {**samples.hold(**hold), "journal_head": head(lines)}, "journal": lines}
 
 
-def arm(name, switch, faster=1.0):
-    """An arm with every round of the plan; its rounds take less where it is faster."""
+def arm(name, switch, faster=1.0, plan=PLAN):
+    """An arm with every round of a plan; its rounds take less where it is faster."""
     made = samples.measured_arm(name, switch)
     rounds = []
     for phase in schedule.TIMED:
-        for one in schedule.rounds(PLAN, phase):
+        for one in schedule.rounds(plan, phase):
             batch, temperature = one.cell.batch, one.cell.temperature
             found = samples.measured_round(phase, one.index, batch, temperature)
             elapsed = str(int(10**8 * (1 + one.index % 7 / 1000) / faster))
-            rounds.append({**found, "tokens": PLAN.new_tokens * batch, "elapsed_ns": elapsed})
+            rounds.append({**found, "tokens": plan.new_tokens * batch, "elapsed_ns": elapsed})
     return {**made, "rounds": rounds}
 
 
@@ -108,12 +113,12 @@ NEEDED = {
 
 
 @cache
-def usual(name):
+def usual(name, plan):
     """The bytes of a receipt without changes."""
-    return build(BODIES[name]())
+    return build(BODIES[name](**({"plan": plan} if name == "budget" else {})))
 
 
-def write(place, name, body=None, closed=TOMBSTONE):
+def write(place, name, body=None, closed=TOMBSTONE, plan=PLAN):
     """Write one receipt, and beside a first half the tombstone of its HOLD; -> its path.
 
     Args:
@@ -121,18 +126,19 @@ def write(place, name, body=None, closed=TOMBSTONE):
         name: which receipt.
         body: makes members of another than the usual one.
         closed: the tombstone.
+        plan: that a budget is about.
     """
     path = place / f"{name}.json"
-    path.write_bytes(usual(name) if body is None else build(body()))
+    path.write_bytes(usual(name, plan) if body is None else build(body()))
     if name == "first_half" and closed is not None:
         path.with_suffix(".closed").write_bytes(dump(closed))
     return path
 
 
-def options(place, work, without=(), **bodies):
+def options(place, work, without=(), plan=PLAN, **bodies):
     """Write what a command needs; -> its options."""
     given = []
     for name in NEEDED[work]:
         if name not in without:
-            given += [OPTIONS[name], str(write(place, name, bodies.get(name)))]
+            given += [OPTIONS[name], str(write(place, name, bodies.get(name), plan=plan))]
     return given
