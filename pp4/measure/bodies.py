@@ -84,13 +84,14 @@ def plain(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items()}
 
 
-def whole(kept: Kept, measured: Measured, beats: Iterable[str]) -> dict[str, Any]:
+def whole(kept: Kept, measured: Measured, beats: Iterable[str], *, ended: bool) -> dict[str, Any]:
     """Members of a half whose step has answered.
 
     Args:
         kept: its file of rounds.
         measured: the answer.
         beats: heartbeats that are not in the file.
+        ended: whether the HOLD came to a good and proven end after it; nothing is claimed else.
 
     Raises:
         RefusedError: ``INCOMPLETE``: a round is not in the file that was shown, or the other way
@@ -100,7 +101,8 @@ def whole(kept: Kept, measured: Measured, beats: Iterable[str]) -> dict[str, Any
     _require_arms(arms)
     _require_same(arms, arms_told(kept))
     wanted = ARMS[kept.head.work]
-    complete = [(arm["arm"], arm["verdict"]) for arm in arms] == [(a, "complete") for a in wanted]
+    found = [(arm["arm"], arm["verdict"]) for arm in arms]
+    complete = ended and found == [(arm, "complete") for arm in wanted]
     body = {**kept.head.body, **measured.members, **_laid_out(kept, beats)}
     limits = [*kept.head.body["limits"], *(() if complete else (_CUT,))]
     evidence = kept.head.body["evidence"]

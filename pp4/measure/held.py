@@ -185,11 +185,12 @@ class Measuring:
 
     # -- the end ------------------------------------------------------------------------------
 
-    def seal(self, qualification: Outcome | None) -> Sealed:
+    def seal(self, qualification: Outcome | None, *, ended: bool = True) -> Sealed:
         """Seal what was measured, once the HOLD is over however it went.
 
         Args:
             qualification: of the gates of this HOLD; None where none was stored.
+            ended: whether nothing has cut the run.
 
         Raises:
             Pp4Error: the receipt cannot be made; what was measured is in the file of rounds.
@@ -207,6 +208,7 @@ class Measuring:
             host_key=self._place.host.fingerprint,
             tombstone=self._window.tombstone,
             now=self._clock.wall(),
+            ended=ended,
         )
         return seal_window(taken, qualification)
 
@@ -221,7 +223,7 @@ class Measuring:
         """
         try:
             with undisturbed():
-                sealed = self.seal(qualification)
+                sealed = self.seal(qualification, ended=False)
         except Pp4Error as failed:
             self._progress.note(f"what was measured until then is in {self.rounds}: {failed}")
             return None

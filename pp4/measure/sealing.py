@@ -59,6 +59,7 @@ class Taken:
         host_key: fingerprint of the host's key, None without one.
         tombstone: of the HOLD; None where its end could not be proven.
         now: time of day.
+        ended: whether nothing has cut the run, also not at its very end.
     """
 
     judged: Judged
@@ -71,6 +72,7 @@ class Taken:
     host_key: str | None
     tombstone: Mapping[str, Any] | None
     now: datetime
+    ended: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ def seal_window(taken: Taken, qualification: Outcome | None) -> Sealed:
     if taken.measured is None:
         body = bodies.cut(kept, taken.beats, alone=False)
     else:
-        body = bodies.whole(kept, taken.measured, taken.beats)
+        ended = taken.ended and taken.tombstone is not None
+        body = bodies.whole(kept, taken.measured, taken.beats, ended=ended)
     if qualification is not None:
         digest = file_digest(qualification.receipt_path.read_bytes())
         row = {"role": "qualification", "kind": "qualification", "sha256": digest}
@@ -136,7 +139,7 @@ def _budget(taken: Taken) -> Sealed:
     """A budget is made of all its samples or not at all."""
     measured, judged = taken.measured, taken.judged
     refusal = _refusal(taken, None)
-    if measured is None or refusal is not None:
+    if measured is None or refusal is not None or not taken.ended:
         return Sealed(None, taken.rounds, refusal)
     file = judged.asked.file
     limits_s = [float(one.limit_s) for one in (*file.quiesce, *file.restore)]

@@ -3,7 +3,8 @@
 Gates that find what samples say, and a measurement whose rounds are made up; both as the product's
 own steps are started, told and heard.  What they do beside that stands in ``behaviour.json``,
 beside the state directory: ``gates`` is the verdict, ``hang`` an arm of which no more comes after
-some rounds, ``fail`` one whose failed rounds grow, ``fill`` one that then fills a directory's disk.
+some rounds, ``fail`` one whose failed rounds grow, ``fill`` one that then fills a directory's disk;
+``slow`` is how long each part of a budget takes.
 """
 
 import json
@@ -156,7 +157,8 @@ def measure(granted, asked, supervisor):
             break
     journal.add("measure", "note")
     parts = set(times(asked.schedule)) - {*OF_COORDINATOR, CLOSING}
-    sampled = [Sampled(name=name, worst_ns=10**4, samples=2) for name in sorted(parts)]
+    worst_ns = behaviour(granted).get("slow", 10**4)
+    sampled = [Sampled(name=name, worst_ns=worst_ns, samples=2) for name in sorted(parts)]
     members = {
         "hold": hold_of(granted, journal.lines),
         "journal": journal.lines,
