@@ -112,11 +112,12 @@ def question(index=0, temperature="0", batch=SLOTS, phase="headline", limit_s=LO
     }
 
 
-def plain_sha256(pair, index=0, batch=SLOTS):
+def plain_sha256(pair, index=0, batch=SLOTS, **changes):
     """Digest of what the target says by itself at temperature 0."""
-    loaded = load_pair(Prepare(**pair, **{**numbers(), "gpus": ()}))
+    told = numbers(**changes)
+    loaded = load_pair(Prepare(**pair, **{**told, "gpus": tuple(told["gpus"])}))
     loaded.target.use(batch)
     chosen = prompts_of(index, batch, len(loaded.prompts.tokens))
-    requests = [Prompt(loaded.prompts.tokens[one], NEW_TOKENS) for one in chosen]
+    requests = [Prompt(loaded.prompts.tokens[one], told["new_tokens"]) for one in chosen]
     outputs = Engine(loaded.target).run(requests)
     return outputs_sha256([one.tokens for one in outputs])
