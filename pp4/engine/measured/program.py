@@ -34,8 +34,9 @@ NO_FAILURE: Final = (Cause.NO_DRAFTS, Cause.NO_ROOM)
 """Causes of rows without a draft that say nothing of a worker."""
 _ENGINE: Final = "engine"
 _PLAIN: Final = "plain_"
-_PATIENT: Final = Patience(draft_s=60.0, exchange_s=60.0)
-"""Where the worker computes on a CPU: a block there takes seconds when others use it too."""
+_PATIENCE: Final = Patience(draft_s=30.0, exchange_s=30.0)
+"""A row that fails for want of time fails the arm.  So the limit is far from what a block takes,
+also where a CPU computes it, and from what the features of a round's prompts take together."""
 M = TypeVar("M", bound=Model)
 
 
@@ -48,7 +49,7 @@ class Program:
 
     Args:
         clock: of the engine's times.
-        patience: with the worker; None for what suits the device.
+        patience: with the worker; a round's limit ends it too.
         nvml: the module to ask about GPUs; the installed ``pynvml`` where it is None.
         switch: the engine's own.
     """
@@ -57,7 +58,7 @@ class Program:
         self,
         clock: Clock | None = None,
         *,
-        patience: Patience | None = None,
+        patience: Patience = _PATIENCE,
         nvml: Any = None,
         switch: Callable[[], bool] = engine_switch,
     ) -> None:
@@ -126,8 +127,7 @@ class Program:
             sampled=asked.sampled,
             draft_vocab=drafter.draft_vocab,
         )
-        patience = self._patience or (Patience() if pair.asked.gpus else _PATIENT)
-        drafts = Drafts(asked.socket, pair.target, wanted, patience)
+        drafts = Drafts(asked.socket, pair.target, wanted, self._patience)
         drafts.until = Deadline.after(SystemClock(), asked.limit_s)
         drafts.connect()
         try:

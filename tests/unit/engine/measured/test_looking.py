@@ -14,6 +14,7 @@ from tests.unit.processes import LONG, state, within
 MIB = 1 << 20
 GROWS = """
 import sys
+print("ready", flush=True)
 sys.stdin.read(1)
 taken = bytearray(b"x") * (64 << 20)
 print("grown", flush=True)
@@ -29,6 +30,8 @@ def child():
     process = subprocess.Popen(
         [sys.executable, "-c", GROWS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
+    # what an interpreter takes for its start is taken by then
+    assert process.stdout.readline() == "ready\n"
     yield process
     process.kill()
     process.communicate(timeout=LONG)

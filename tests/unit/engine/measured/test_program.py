@@ -298,7 +298,11 @@ def struck(workers, strike, patience):
     """An arm with a warm worker, and a clock that strikes in the next round."""
     worker = workers.of(True)
     clock = Striking(lambda: strike(worker.pid))
-    arm = Arm(workers.pair, clock=clock, patience=patience).ready(worker)
+    arm = Arm(workers.pair, clock=clock, patience=patience)
+    arm.prepare()
+    asked = connection(worker, True)
+    # a busy machine may be late to answer one that has no patience
+    assert within(lambda: arm.reply("connect", **asked).facts is not None)
     arm.ask("round", **question(1, phase="warm-up"))
     clock.armed = True
     return worker, arm
@@ -440,7 +444,7 @@ def test_the_program_answers_on_its_standard_streams(workers, arm):
 
 
 def test_a_round_goes_on_plainly_once_its_worker_is_dead(workers):
-    worker, arm = struck(workers, kill, HASTY)
+    worker, arm = struck(workers, kill, PATIENT)
     with arm:
         found = arm.ask("round", **question(1))
         assert found["outputs_sha256"] == plain_sha256(workers.pair, 1)
