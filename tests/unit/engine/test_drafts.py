@@ -5,12 +5,15 @@ what they were given is what the tests look at.
 """
 
 import asyncio
+import socket
+import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from pp4.clock import Deadline, SystemClock
 from pp4.engine.adapters.handshake import Wanted
 from pp4.engine.drafting import Cause, Want
 from pp4.engine.drafts import Drafts, Patience
@@ -438,3 +441,36 @@ def test_features_that_are_not_taken_in_time_end_the_connection(worker):
         worker.do(worker.ranks.release)
         assert within(lambda: asker.draft(0) == [CAME])
         assert features_at(worker)[-1] == asker.told[0]
+
+
+@pytest.mark.parametrize(("blocking", "tokens"), [("draft", 0), ("append", 1)])
+def test_nothing_is_waited_for_beyond_an_end_that_is_given(worker, asker, blocking, tokens):
+    asker.open(0, 10, tokens=2)
+    asker.drafts.until = Deadline.after(SystemClock(), LONG)
+    assert asker.draft(0) == [CAME]
+    asker.keep(0, tokens)
+    worker.ranks.blocking = {blocking}
+    worker.do(worker.ranks.block)
+    # far nearer than its patience
+    asker.drafts.until = Deadline.after(SystemClock(), 0.1)
+    began = time.monotonic()
+    assert asker.draft(0)[0] in (Cause.TIMED_OUT, Cause.LOST)
+    assert time.monotonic() - began < LONG / 2
+    worker.do(worker.ranks.release)
+
+
+def test_nobody_is_connected_to_beyond_it(tmp_path):
+    with socket.socket(socket.AF_UNIX) as silent, Asker(tmp_path / "s") as asker:
+        silent.bind(str(tmp_path / "s"))
+        silent.listen()
+        asker.drafts.until = Deadline.after(SystemClock(), 0.1)
+        began = time.monotonic()
+        with pytest.raises(TimedOutError):
+            asker.drafts.connect()
+        assert time.monotonic() - began < LONG / 2
+        assert asker.drafts.offer is None
+
+
+def test_who_answers_has_made_an_offer(asker):
+    asker.drafts.connect()
+    assert asker.drafts.offer == FIT
