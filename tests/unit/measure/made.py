@@ -55,11 +55,11 @@ def halves(primary=24, slowed=None, change: Change = lambda body: None, change_f
     first = half("A1B1", primary, slowed)
     if change_first is not None:
         change_first(first)
-    raw = build(first)
+    raw = build(samples.ended(first))
     second = half("B2A2", primary, slowed)
     second["evidence"] = [{"role": "first_half", "kind": "measurement", "sha256": file_digest(raw)}]
     change(second)
-    return model(raw), model(build(second)), file_digest(raw)
+    return model(raw), model(build(samples.ended(second))), file_digest(raw)
 
 
 def model(raw) -> Measurement:

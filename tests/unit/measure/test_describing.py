@@ -7,6 +7,7 @@ from pp4.measure.statistics import interval
 from pp4.receipts.build import build
 from pp4.receipts.figures import Figures, percent
 from tests.unit.measure import made
+from tests.unit.receipts import samples
 
 CELLS = [(1, "0"), (1, "0.7"), (8, "0"), (8, "0.7")]
 
@@ -78,7 +79,7 @@ def test_a_half_that_was_cut_is_described_as_far_as_it_came():
 
     body = made.half("A1B1")
     cut(body)
-    cells = describe([made.model(build(body))], interval).cells
+    cells = describe([made.model(build(samples.ended(body)))], interval).cells
     assert cells[0].on is None
     assert cells[0].log_ratio is None
     assert cells[0].off.rounds == 1
@@ -86,7 +87,7 @@ def test_a_half_that_was_cut_is_described_as_far_as_it_came():
     assert len(cells[3].series[0].rounds) == 3
     body["arms"].pop()
     body["arms"][0]["verdict"] = "partial"
-    cells = describe([made.model(build(body))], interval).cells
+    cells = describe([made.model(build(samples.ended(body)))], interval).cells
     assert all(cell.on is None and cell.log_ratio is None for cell in cells)
 
 

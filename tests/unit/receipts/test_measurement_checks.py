@@ -28,7 +28,7 @@ def cut(body, index, verdict="partial"):
     last["verdict"] = verdict
     last["snapshots"] = last["snapshots"][:2]
     last["rounds"] = [one for one in last["rounds"] if one["phase"] == "headline"]
-    return body
+    return samples.ended(body)
 
 
 def test_samples_are_sound():
@@ -113,30 +113,79 @@ def test_memory_that_slopes_fails_the_arm_below_its_allowance():
     arm(body)["verdict"] = "memory_grew"
     body["complete"] = False
     body["arms"].pop()
-    assert failures(body) == {}
+    assert failures(samples.ended(body)) == {}
     # an arm that was cut before its rounds were over has no last quarter
-    cut(body, 0)
+    body = cut(body, 0)
     assert failures(body) == {}
     arm(body)["verdict"] = "memory_grew"
-    assert set(failures(body)) == {"growth A1"}
+    assert set(failures(samples.ended(body))) == {"growth A1"}
 
 
 def test_growth_that_the_verdict_states_is_honest_and_never_complete():
     body = half()
     arm(body, 1)["snapshots"][3] = samples.snapshot("final", failed=9)
     arm(body, 1)["verdict"] = "failed_rounds_grew"
-    assert set(failures(body)) == {"complete"}
+    assert set(failures(samples.ended(body))) == {"complete"}
     body["complete"] = False
-    assert failures(body) == {}
+    assert failures(samples.ended(body)) == {}
     arm(body, 1)["verdict"] = "memory_grew"
-    assert set(failures(body)) == {"growth B1"}
+    assert set(failures(samples.ended(body))) == {"growth B1"}
 
 
 def test_nothing_is_measured_after_an_arm_that_did_not_end():
     body = half()
     arm(body)["verdict"] = "partial"
     body["complete"] = False
-    assert set(failures(body)) == {"ended-there"}
+    assert set(failures(samples.ended(body))) == {"ended-there"}
+
+
+def journal(*lines):
+    """A half that was cut, with these lines of its arms in its journal."""
+    body = cut(half(), 0)
+    chained = []
+    for step, event, found, detail in lines:
+        before = chained[-1] if chained else None
+        chained.append(samples.next_line(before, step, event, found, detail))
+    body["journal"] = chained
+    body["hold"]["journal_head"] = samples.head(chained)
+    return body
+
+
+BASELINE = tree_digest(samples.snapshot("baseline", failed=1))
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([], None),
+        ([("arm-A1", "begin", None, {})], None),
+        ([("arm-A1", "begin", None, {}), ("arm-A1", "end", "partial", {})], None),
+        ([("arm-A1", "end", "complete", {})], "A1 is partial, ended complete"),
+        ([("arm-A1", "end", "partial", {})] * 2, "A1 is partial, ended partial, partial"),
+        ([("arm-B1", "begin", None, {})], "arms begun: B1; here: A1"),
+        # an arm that never came as far as its baseline is not in the receipt
+        ([("arm-A1", "begin", None, {}), ("arm-B1", "begin", None, {})], None),
+        ([("arm-A1/baseline", "snapshot", None, {"sha256": BASELINE})], None),
+        (
+            [("arm-A1/baseline", "snapshot", None, {"sha256": "0" * 64})],
+            "another snapshot than arm-A1/baseline",
+        ),
+        (
+            [("arm-A1/final", "snapshot", None, {"sha256": BASELINE})],
+            "another snapshot than arm-A1/final",
+        ),
+    ],
+)
+def test_the_journal_of_a_half_that_was_cut_agrees_as_far_as_it_goes(lines, found):
+    failed = failures(journal(*lines))
+    assert [check.found for check in failed.values()] == ([found] if found else [])
+
+
+def test_a_complete_half_has_its_arms_in_the_journal():
+    body = {**half(), **samples.written_in_hold()}
+    assert set(failures(body)) == {"journal-arms"}
+    swapped = samples.written_in_hold(("arm-B1", "complete"), ("arm-A1", "complete"))
+    assert set(failures({**half(), **swapped})) == {"journal-arms"}
 
 
 def test_an_arm_that_was_cut_has_no_more_than_its_settings_say():
