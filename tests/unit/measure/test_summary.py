@@ -1,11 +1,15 @@
 """From two receipts to the summary, and which receipts have none."""
 
+import subprocess
+import sys
+
 import pytest
 
 from pp4.errors import Code, RefusedError, WrongError
 from pp4.measure import summary
 from pp4.measure.summary import require_same_summary, require_statistics, summarise
 from pp4.receipts.build import build
+from pp4.receipts.runs import Endpoint
 from tests.unit.measure import made
 
 PERCENT = made.BASE_NS // 100
@@ -134,6 +138,22 @@ def test_another_source_is_not_combined():
     assert refused(first, other, sha256).where == "measure summary, same-source"
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"noise_threshold": "0.02"},
+        {"endpoint": Endpoint(metric="tokens_per_second", temperature="0", batch=8)},
+    ],
+)
+def test_another_endpoint_is_not_combined(members):
+    first, second, sha256 = made.halves()
+    refusal = refused(first, changed(second, **members), sha256)
+    assert (refusal.code, refusal.where) == (
+        Code.EVIDENCE_MISMATCH,
+        "measure summary, same-endpoint",
+    )
+
+
 @pytest.mark.parametrize("state", ["failed", "not_run"])
 def test_a_first_hold_that_was_not_restored_is_not_combined(state):
     first, second, sha256 = made.halves()
@@ -164,6 +184,14 @@ def test_too_few_rounds_have_no_summary():
     refusal = refused(*made.halves(primary=23))
     assert refusal.code is Code.NOT_PROVEN
     assert (refusal.expected.split(" paired")[0], refusal.found) == ("at least 24", "23")
+
+
+def test_numpy_is_loaded_by_nothing_but_the_bootstrap():
+    code = (
+        "import sys, pp4.measure.summary, pp4.measure.describing, pp4.receipts.verify;"
+        "sys.exit('numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
 def test_without_numpy_it_is_refused_with_the_command_that_brings_it(monkeypatch):

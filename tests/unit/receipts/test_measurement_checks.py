@@ -331,3 +331,5 @@ def test_settings_have_the_names_of_the_schedule():
     assert isinstance(read, Planned)
     assert (read.batches, read.headline) == (schedule.batches, schedule.headline)
     assert planned({**facts, "warm_up": 0}) == "warm_up 0"
+    many = {**facts, "batches": tuple(range(1, 130))}
+    assert planned(many) == "258 cells, more than 256"
