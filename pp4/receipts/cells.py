@@ -27,6 +27,8 @@ NAMES: Final = (
     "profiled",
 )
 """Members of :class:`pp4.wire.measuring.Schedule`; a test keeps them equal."""
+MOST_CELLS: Final = 256
+"""Far more than anyone measures, and few enough that no receipt takes long to check."""
 PRIMARY: Final[Cell] = (ENDPOINT.batch, Decimal(ENDPOINT.temperature))
 
 
@@ -83,6 +85,8 @@ def planned(settings: Mapping[str, Fact]) -> Planned | str:
     ):
         if not read or len(set(read)) != len(_several(given)):
             return f"{name} {given!r}"
+    if len(sizes) * len(values) > MOST_CELLS:
+        return f"{len(sizes) * len(values)} cells, more than {MOST_CELLS}"
     return Planned(
         batches=tuple(sizes),
         temperatures=tuple(values),

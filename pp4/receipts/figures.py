@@ -104,7 +104,10 @@ class Cell(Model):
 
 
 class Figures(Model):
-    """Every cell of a half, or of two halves."""
+    """Every cell of a half, or of two halves.
+
+    In a single half one arm always came first: nothing in it tells a drift from an effect.
+    """
 
     halves: tuple[Literal["A1B1", "B2A2"], ...]
     cells: tuple[Cell, ...]

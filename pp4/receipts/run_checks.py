@@ -1,4 +1,4 @@
-"""Cross-checks of the other kinds: sums, baselines, paths, places."""
+"""Cross-checks of every kind, and of those that have no file of their own."""
 
 from __future__ import annotations
 

@@ -269,6 +269,7 @@ PLANTED = {
         "from paramiko import Client",
         "receipts imports paramiko",
     ),
+    "numpy beside the statistics": ("report/a.py", "import numpy", "report imports numpy"),
     "typer in a gate": ("qualify/a.py", "import typer", "qualify imports typer"),
     "rich in the doctor": ("doctor/a.py", "import rich.table", "doctor imports rich"),
     "TOML outside config": ("launch/a.py", "import tomllib", "launch imports tomllib"),
