@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pp4.receipts.envelope import Decimal, Sha256
+from pp4.receipts.envelope import Decimal, Sha256, Word
 from pp4.wire.frames import Model
 
 Count = Annotated[int, Field(ge=0)]
@@ -76,13 +76,14 @@ class Connect(Model):
         socket: path of the worker's.
         sampled: whether the arm is one of sampled drafts.
         limit_s: for the connection.
-        processes: the worker's owner and both ranks, whose memory is looked at.
+        processes: the worker's owner and both ranks, whose memory is looked at, by their names
+            in its sources.
     """
 
     socket: str
     sampled: bool
     limit_s: Limit
-    processes: dict[str, Pid]
+    processes: dict[Word, Pid]
 
 
 class RunRound(Model):
@@ -110,4 +111,4 @@ class Look(Model):
         label: of the snapshot.
     """
 
-    label: str
+    label: Word

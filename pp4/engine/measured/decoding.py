@@ -9,12 +9,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from pp4.clock import NS_PER_S, Clock, Deadline
 from pp4.engine.decoding import Engine
 from pp4.engine.requests import Request
 from pp4.engine.steps import StepFacts
 from pp4.errors import Code, Refusal, TimedOutError
+from pp4.receipts.envelope import Facts
+from pp4.receipts.runs import Round
+from pp4.wire.measured import RunRound
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,37 @@ class Decoded:
         """What a part of each step took: ``draft``, ``target`` or ``verify``."""
         return tuple(round(getattr(step, f"{part}_s") * NS_PER_S) for step in self.steps)
 
+    def tree(
+        self, asked: RunRound, depth: int, memory_bytes: dict[str, str], facts: Facts
+    ) -> dict[str, Any]:
+        """What an arm is answered: a :class:`Round`, but for the phase of what no receipt has.
+
+        Args:
+            asked: what was asked for.
+            depth: tokens of every proposal.
+            memory_bytes: at the end of the round.
+            facts: likewise.
+        """
+        profiled = asked.phase == "profiled"
+        found = Round(
+            index=asked.index,
+            # the model has no place for the rounds before the baseline
+            phase="profiled" if profiled else "headline",
+            batch=asked.batch,
+            temperature=asked.temperature,
+            tokens=self.tokens,
+            elapsed_ns=str(self.elapsed_ns),
+            drafted=self.drafted,
+            accepted_by_position=self.accepted_by_position(depth),
+            outputs_sha256=outputs_sha256(self.outputs),
+            draft_ns=self.nanoseconds("draft"),
+            target_ns=self.nanoseconds("target") if profiled else (),
+            verify_ns=self.nanoseconds("verify") if profiled else (),
+            memory_bytes=memory_bytes,
+            facts=facts,
+        )
+        return {**found.model_dump(mode="json"), "phase": asked.phase}
+
 
 def decode(
     engine: Engine, requests: Sequence[Request], clock: Clock, deadline: Deadline
@@ -82,7 +117,7 @@ def decode(
                 break
         ended = clock.monotonic_ns()
     found = {one.request: one.tokens for step in steps for one in step.finished}
-    if len(found) < len(numbers):
+    if deadline.expired():
         raise _late(deadline, steps, f"{len(found)} of {len(numbers)} requests")
     return Decoded(tuple(found[number] for number in numbers), tuple(steps), ended - began)
 

@@ -78,7 +78,9 @@ def load_pair(asked: Prepare) -> Pair:
     _require_pair(drafter, target, asked.depth)
     prompts = read_prompts(Path(asked.prompts))
     _require_prompts(prompts, asked.slots, target.vocab)
-    context = _context(prompts, asked, min(drafter.max_positions, target.max_positions))
+    # a worker takes no context that is nearer than a block to the drafter's last position
+    positions = min(target.max_positions, drafter.max_positions - drafter.block)
+    context = _context(prompts, asked, positions)
     device = _device(asked.gpus)
     sized = Sized(
         load(asked.target, device),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,16 +14,14 @@ from pp4.engine.adapters.handshake import Wanted
 from pp4.engine.decoding import Engine
 from pp4.engine.drafting import Cause
 from pp4.engine.drafts import Drafts
-from pp4.engine.measured import memory
-from pp4.engine.measured.decoding import decode, outputs_sha256
-from pp4.engine.measured.memory import Resident, Sources
+from pp4.engine.measured.decoding import decode
+from pp4.engine.measured.looking import Resident, allocator, gpu_facts, gpu_memory
 from pp4.engine.measured.pair import Pair, load_pair
 from pp4.engine.measured.prompts import keys_of, prompts_of
 from pp4.engine.patience import Patience
 from pp4.engine.requests import Request as Prompt
 from pp4.errors import BadInputError, Code, Pp4Error, Refusal, RefusedError
-from pp4.receipts.envelope import Facts
-from pp4.receipts.runs import Round, Snapshot
+from pp4.receipts.runs import Snapshot
 from pp4.wire import Reply, Request
 from pp4.wire.facts import read
 from pp4.wire.frames import Model
@@ -33,7 +32,7 @@ from pp4.worker.gpu_readings import GpuReadings, Reading
 
 NO_FAILURE: Final = (Cause.NO_DRAFTS, Cause.NO_ROOM)
 """Causes of rows without a draft that say nothing of a worker."""
-_WHERE: Final = "engine"
+_ENGINE: Final = "engine"
 _PLAIN: Final = "plain_"
 _PATIENT: Final = Patience(draft_s=60.0, exchange_s=60.0)
 """Where the worker computes on a CPU: a block there takes seconds when others use it too."""
@@ -66,7 +65,7 @@ class Program:
         self._patience, self._nvml, self._switch = patience, nvml, switch
         self._pair: Pair | None = None
         self._readings: GpuReadings | None = None
-        self._own = Resident({"engine": os.getpid()})
+        self._own = Resident({_ENGINE: os.getpid()})
         self._worker = Resident({})
         self._drafts: Drafts | None = None
         self._engine: Engine | None = None
@@ -81,7 +80,7 @@ class Program:
 
     def answer(self, request: Request) -> Reply:
         """Answer one request; every failure is a refusal in the reply."""
-        return reply_to(request, self._verbs, _WHERE)
+        return reply_to(request, self._verbs, _ENGINE)
 
     def close(self) -> None:
         """Let go of the worker and of what is looked at."""
@@ -117,6 +116,8 @@ class Program:
         if self._engine is not None:
             raise BadInputError.of("connect", "to be asked once", "a second time")
         self._require_switch(asked.sampled)
+        if _ENGINE in asked.processes:
+            raise BadInputError.of("processes", "those of the worker", f"one called {_ENGINE}")
         drafter, depth = pair.drafter, pair.asked.depth
         wanted = Wanted.of(
             vocab=pair.target.vocab,
@@ -131,10 +132,10 @@ class Program:
         drafts.connect()
         try:
             _require_worker(drafts.offer, asked.sampled, pair)
+            self._worker = Resident(asked.processes)
         except RefusedError:
             drafts.disconnect()
             raise
-        self._worker = Resident(asked.processes)
         self._drafts = drafts
         self._engine = Engine(pair.target, drafts, clock=self._clock)
         return {}
@@ -145,8 +146,8 @@ class Program:
         requests = _requests(asked, pair)
         pair.target.use(asked.batch)
         drafts.until = deadline = Deadline.after(SystemClock(), asked.limit_s)
-        # whatever comes, an engine that was left in the middle of a step does not go on
-        self._failed = Refusal(Code.STICKY, name, "a round that ended", "one that did not")
+        # whatever comes: an engine that was left in the middle of a step does not go on
+        self._failed = Refusal(Code.INTERNAL, name, "an end", "an error in the middle of it")
         try:
             decoded = decode(engine, requests, self._clock, deadline)
         except Pp4Error as error:
@@ -155,37 +156,20 @@ class Program:
             raise type(error)(self._failed) from error
         self._failed = None
         readings = self._read_gpus()
-        profiled = asked.phase == "profiled"
-        found = Round(
-            index=asked.index,
-            # the others come into no receipt, and have no place in its model
-            phase="profiled" if profiled else "headline",
-            batch=asked.batch,
-            temperature=asked.temperature,
-            tokens=decoded.tokens,
-            elapsed_ns=str(decoded.elapsed_ns),
-            drafted=decoded.drafted,
-            accepted_by_position=decoded.accepted_by_position(pair.asked.depth),
-            outputs_sha256=outputs_sha256(decoded.outputs),
-            draft_ns=decoded.nanoseconds("draft"),
-            target_ns=decoded.nanoseconds("target") if profiled else (),
-            verify_ns=decoded.nanoseconds("verify") if profiled else (),
-            memory_bytes=_texts(self._memory(readings).memory_bytes),
-            facts=_gpu_facts(readings),
-        )
-        return {**found.model_dump(mode="json"), "phase": asked.phase}
+        sizes, _ = self._memory(readings)
+        return decoded.tree(asked, pair.asked.depth, sizes, gpu_facts(readings))
 
     def _look(self, asked: Look) -> dict[str, Any]:
         self._prepared("look")
-        sources = self._memory(self._read_gpus())
+        sizes, unsupported = self._memory(self._read_gpus())
         counted = {} if self._engine is None else self._engine.as_dict()
         failures = {f"{_PLAIN}{cause}": cause for cause in Cause if cause not in NO_FAILURE}
         snapshot = Snapshot(
             label=asked.label,
             failed_rounds={cause: str(counted.get(name, 0)) for name, cause in failures.items()},
-            counters=_texts({k: n for k, n in counted.items() if k not in failures}),
-            memory_bytes=_texts(sources.memory_bytes),
-            unsupported=sources.unsupported,
+            counters={name: str(n) for name, n in counted.items() if name not in failures},
+            memory_bytes=sizes,
+            unsupported=unsupported,
         )
         return snapshot.model_dump(mode="json")
 
@@ -222,18 +206,18 @@ class Program:
     def _read_gpus(self) -> tuple[Reading, ...]:
         return () if self._readings is None else self._readings.read()
 
-    def _memory(self, readings: tuple[Reading, ...]) -> Sources:
-        sources = Sources()
-        device = self._prepared("memory").device
-        for found in (
-            memory.allocator(device),
-            self._own.read(),
-            self._worker.read(),
-            memory.gpus(readings),
-        ):
-            for source, size in found.items():
-                sources.add(source, size)
-        return sources
+    def _memory(self, readings: tuple[Reading, ...]) -> tuple[dict[str, str], dict[str, str]]:
+        """-> bytes by source, and the sources that give no number with the reason."""
+        # what is only waiting to be collected is nobody's memory
+        gc.collect()
+        found = {
+            **allocator(self._prepared("memory").device),
+            **self._own.read(),
+            **self._worker.read(),
+            **gpu_memory(readings),
+        }
+        sizes = {name: str(one) for name, one in found.items() if isinstance(one, int)}
+        return sizes, {name: one for name, one in found.items() if isinstance(one, str)}
 
 
 def _verb(model: type[M], do: Callable[[M], dict[str, Any]]) -> Verb:
@@ -270,20 +254,3 @@ def _require_worker(offer: Offer | None, sampled: bool, pair: Pair) -> None:
     ):
         if found < least:
             raise BadInputError.of(f"worker, {name}", f"at least {least}", str(found))
-
-
-def _gpu_facts(readings: tuple[Reading, ...]) -> Facts:
-    facts: Facts = {}
-    for rank, one in enumerate(readings):
-        for name in ("sm_mhz", "memory_mhz", "power_mw", "temperature_c", "slowed_by"):
-            found = getattr(one, name)
-            if found is not None:
-                facts[f"gpu.{rank}.{name}"] = found
-        if one.unanswered:
-            reasons = tuple(f"{name}: {why}" for name, why in sorted(one.unanswered.items()))
-            facts[f"gpu.{rank}.unanswered"] = reasons
-    return facts
-
-
-def _texts(numbers: Mapping[str, int]) -> dict[str, str]:
-    return {name: str(number) for name, number in numbers.items()}

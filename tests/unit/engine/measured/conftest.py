@@ -1,0 +1,48 @@
+"""Two real workers of one pair, one for each switch; a test that kills one gets another after."""
+
+import pytest
+
+from tests.faults.workers import Worker
+from tests.unit.engine.measured.arms import write_pair
+from tests.unit.engine.served import CONTEXT
+
+
+class Workers:
+    """Workers by their switch, started when they are asked for.
+
+    Args:
+        directory: for all that they write.
+    """
+
+    def __init__(self, directory):
+        self._directory, self._running, self._count = directory, {}, 0
+        self.pair = write_pair(directory)
+
+    def of(self, sampled):
+        """A worker that serves."""
+        worker = self._running.get(sampled)
+        if worker is None or worker.process.poll() is not None:
+            self._count += 1
+            self._running[sampled] = worker = Worker(
+                self._directory / f"worker{self._count}",
+                self.pair["drafter"],
+                sampled=sampled,
+                batches=(4,),
+                slots=8,
+                context=CONTEXT,
+                depths=(5,),
+            )
+            worker.serving()
+        return worker
+
+    def close(self):
+        for worker in self._running.values():
+            worker.close()
+
+
+@pytest.fixture(scope="session")
+def workers(tmp_path_factory):
+    """Workers of a small pair."""
+    made = Workers(tmp_path_factory.mktemp("measured"))
+    yield made
+    made.close()
