@@ -7,7 +7,7 @@ import pytest
 from pp4.clock import Deadline
 from pp4.config import INTERPRETED, ON_GPUS, SWITCHES
 from pp4.errors import Code, Refusal, TimedOutError, UncleanError, WrongError
-from pp4.measure import budgeting, members
+from pp4.measure import arms, budgeting, members
 from pp4.measure.schedule import STANDARD, rounds
 from pp4.receipts.digests import tree_digest
 from pp4.receipts.growth import PARTS
@@ -317,7 +317,9 @@ def test_an_arm_whose_ranks_are_not_proven_dead_is_not_complete(stage):
     assert len(answer.arms[0]["snapshots"]) == 4
 
 
-def test_nothing_follows_an_arm_of_which_something_is_left(stage):
+def test_nothing_follows_an_arm_of_which_something_is_left(stage, monkeypatch):
+    monkeypatch.setattr(arms, "_GONE_S", 0.0)
+
     def stop(channel):
         stage.transcript.append("not stopped")
 
@@ -328,7 +330,7 @@ def test_nothing_follows_an_arm_of_which_something_is_left(stage):
     assert "B1 engine starts" not in stage.transcript
 
 
-def test_nothing_follows_a_round_that_cannot_be_written_down(stage, monkeypatch):
+def test_nothing_follows_a_round_that_cannot_be_written_down(stage):
     unwritable = UncleanError(Refusal(Code.UNWRITABLE, "journal", "a durable line", "full"))
 
     def full(item):
