@@ -173,7 +173,7 @@ class Players:
         with self._phase("teardown") as facts:
             ended = self._worker.tear_down()
             facts |= {"elapsed_ns": str(ended.elapsed_ns)}
-            require_dead(ended)
+            require_dead(self._served, ended)
 
 
 def _facts_of(prepared: Prepared) -> dict[str, Fact]:

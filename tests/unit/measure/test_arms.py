@@ -309,8 +309,9 @@ def test_an_arm_that_never_came_to_its_baseline_is_in_no_receipt(stage):
     assert answer.refusal["code"] == Code.STEP_TIMEOUT
 
 
-def test_an_arm_whose_ranks_are_not_proven_dead_is_not_complete(stage):
-    stage.plots["A1 worker teardown"] = torn_down(dead=(True, False)).model_dump(mode="json")
+@pytest.mark.parametrize("left", [{"dead": (True, False)}, {"links_left": 1}, {"pids": (41, 43)}])
+def test_an_arm_whose_ranks_are_not_proven_dead_is_not_complete(stage, left):
+    stage.plots["A1 worker teardown"] = torn_down(**left).model_dump(mode="json")
     answer = stage.measure()
     assert of(answer) == [("A1", "partial")]
     assert answer.refusal["code"] == Code.NOT_TORN_DOWN

@@ -1,6 +1,8 @@
 """The step itself: what it judges before anything is started, and what it holds a worker to."""
 
 import json
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -45,7 +47,8 @@ def begun(monkeypatch):
     begun = []
     monkeypatch.setattr(far, "look_at_gpus", lambda: report(gpu(0), gpu(1)))
     monkeypatch.setattr(far, "require_packages", lambda command: None)
-    monkeypatch.setattr(far, "InnerHold", lambda *given: begun.append(given))
+    open_hold = nullcontext(SimpleNamespace(gpus=(), directory=Path("/nowhere")))
+    monkeypatch.setattr(far, "InnerHold", lambda *given: begun.append(given) or open_hold)
     return begun
 
 
@@ -92,10 +95,9 @@ def test_what_the_evidence_is_held_against_is_this_host_and_the_plan():
 
 def test_a_rehearsal_looks_at_no_gpu_and_needs_no_evidence(begun, monkeypatch):
     monkeypatch.setattr(far, "look_at_gpus", lambda: pytest.fail("looked"))
+    monkeypatch.setattr(far, "measure", lambda *given: {"report": given[3]})
     granted = Granted(**{**GRANTED.model_dump(), "rehearsal": True})
-    with pytest.raises(TypeError):
-        # begun: there is no HOLD behind it here
-        far.run(granted, measure(plan=None), None)
+    assert far.run(granted, measure(plan=None), None) == {"report": None}
     ((admitted, *_),) = begun
     assert str(admitted.command) == "pair-qualify --dry-run"
     assert admitted.source_digest == installed_source().digest
