@@ -7,15 +7,21 @@ keeps what it has found.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Final
 
+from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, Pp4Error, Refusal, UncleanError
 from pp4.hold.open import OpenHold
 from pp4.measure.bench import Bench, Ran
 from pp4.measure.players import Players
 from pp4.measure.schedule import TIMED
 from pp4.wire.measuring import Arm
+
+_GONE_S: Final = 5.0
+_POLL_S: Final = 0.01
 
 
 def run_arms(bench: Bench, arms: Sequence[Arm]) -> tuple[Ran, ...]:
@@ -72,9 +78,16 @@ def _require_gone(hold: OpenHold, arm: Arm) -> None:
     Raises:
         UncleanError: ``SURVIVOR``.
     """
-    mark = f"-{arm.lower()}"
-    left = [str(one) for one in hold.running() if mark in one.label]
+    # the kernel ends ranks right after their parent, not in the same moment
+    deadline = Deadline.after(SystemClock(), _GONE_S)
+    while (left := _running(hold, arm)) and not deadline.expired():
+        time.sleep(_POLL_S)
     if left:
         names = ", ".join(left)
         where, expected = f"arm {arm}", "no process of it alive"
         raise UncleanError(Refusal(Code.SURVIVOR, where, expected, names, left=names))
+
+
+def _running(hold: OpenHold, arm: Arm) -> list[str]:
+    """Processes of an arm that are alive, its ranks among them."""
+    return [str(one) for one in hold.running() if f"-{arm.lower()}" in one.label]

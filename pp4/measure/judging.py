@@ -119,13 +119,16 @@ def require_bound(
                 raise WrongError(refusal)
 
 
-def require_dead(ended: TornDown) -> None:
+def require_dead(served: Served, ended: TornDown) -> None:
     """Refuse an arm whose worker may have left something.
 
     Raises:
         WrongError: ``NOT_TORN_DOWN``.
     """
-    if not all(ended.dead) or ended.links_left:
-        dead = f"{sum(ended.dead)} of 2 ranks proven dead, {ended.links_left} workspaces left"
-        expected = "both ranks proven dead, no workspace left"
+    proven = [pid for pid, dead in zip(ended.pids, ended.dead, strict=True) if dead]
+    if proven != list(served.pids) or ended.links_left:
+        said = ", ".join(map(str, proven)) or "none"
+        dead = f"proven dead: {said}; {ended.links_left} workspaces left"
+        ranks = ", ".join(map(str, served.pids))
+        expected = f"both ranks, {ranks}, proven dead, no workspace left"
         raise WrongError(Refusal(Code.NOT_TORN_DOWN, "worker", expected, dead))

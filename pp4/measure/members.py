@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pp4.errors import Code, Pp4Error, Refusal, WrongError
 from pp4.hold.open import OpenHold
@@ -55,18 +55,17 @@ def members(
 
     Args:
         hold: under which the arms ran.
-        served: what their workers said.
+        served: what their workers said; of what none of them has loaded nothing is said.
         report: the GPUs as they were before; None in a rehearsal, which looks at none.
 
     Raises:
         WrongError: the workers of the arms have loaded different things under one name.
     """
-    common: Mapping[str, object] = {
-        "hold": hold_of(hold),
-        "kernels": _kernels(served),
-        "libraries": libraries_of(served),
-        "private": private_of_host(),
-    }
+    common: dict[str, object] = {"hold": hold_of(hold), "private": private_of_host()}
+    for name, rows in (("kernels", _kernels(served)), ("libraries", libraries_of(served))):
+        # an arm that is off has no kernel of its own: what the gates have loaded stands then
+        if rows:
+            common[name] = rows
     journal = [dict(line) for line in hold.journal.lines]
     if report is None:
         return {**common, "gpus": [], "journal": journal}

@@ -103,8 +103,9 @@ class Players:
             for planned in rounds(bench.schedule, phase):
                 with bench.watch.part(budgeting.part_of(phase, planned.cell)):
                     found = self._round(planned)
-                ran.rounds.append(found)
-                bench.recorder.round(ran.arm, found)
+                    ran.rounds.append(found)
+                    # a disk takes its time too, and does so in every round
+                    bench.recorder.round(ran.arm, found)
                 self._require_alive()
 
     def _round(self, planned: Planned) -> Round:
@@ -172,7 +173,7 @@ class Players:
         with self._phase("teardown") as facts:
             ended = self._worker.tear_down()
             facts |= {"elapsed_ns": str(ended.elapsed_ns)}
-            require_dead(ended)
+            require_dead(self._served, ended)
 
 
 def _facts_of(prepared: Prepared) -> dict[str, Fact]:

@@ -41,7 +41,7 @@ class Limits:
         end_s: for a connection to be ended.
     """
 
-    prepare_s: float = 300.0
+    prepare_s: float = 600.0
     start_s: float = 600.0
     hand_over_s: float = 60.0
     block_s: float = 30.0

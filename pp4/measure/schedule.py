@@ -23,7 +23,7 @@ TIMED: Final[tuple[Timed, ...]] = ("headline", "profiled")
 GREEDY: Final = "0"
 DEPTH: Final = 5
 _WHERE: Final = "[model] of the HOLD file"
-_MOST_ROUNDS: Final = 1200
+_MOST_ROUNDS: Final = 1000
 """Of an arm: both arms of a half have to fit into one answer of its step, about 3 KB a round."""
 
 STANDARD: Final = Schedule(

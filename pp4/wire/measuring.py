@@ -100,8 +100,9 @@ class Measured(Model):
     Attributes:
         arms: :class:`pp4.receipts.runs.MeasuredArm` each; empty for a budget.
         sampled: of a budget; empty for a half.
-        members: what else of the receipt only the host can tell (``hold``, ``journal``,
-            ``private``, ``kernels``, ``libraries``, ``gpus``, versions).
+        members: what else of the receipt only the host can tell: ``hold``, ``journal``,
+            ``private``, ``gpus`` and ``evidence``; ``kernels`` and ``libraries`` as far as the
+            arms have loaded any.
         refusal: what kept the rest from being measured; the arms then end with a partial one, or
             with one whose growth failed it, or there are none.
     """
