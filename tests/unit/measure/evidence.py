@@ -64,8 +64,10 @@ def budget(each_ns=10**6, plan=PLAN, **changes):
 
 def written(**hold):
     """A HOLD and a journal that ends where it says."""
-    begin = next_line(None, "measure", "begin")
-    lines = [begin, next_line(begin, "measure", "end", "pass")]
+    lines = [next_line(None, "hold", "granted")]
+    for name in ("A1", "B1"):
+        lines.append(next_line(lines[-1], f"arm-{name}", "begin"))
+        lines.append(next_line(lines[-1], f"arm-{name}", "end", "complete"))
     return {"hold": {**samples.hold(**hold), "journal_head": head(lines)}, "journal": lines}
 
 
