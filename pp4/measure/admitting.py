@@ -15,7 +15,6 @@ from pp4.clock import SystemClock
 from pp4.config.hold_file import HoldFile, read_evidence
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.measure import schedule as schedules
-from pp4.measure.bundled import Bundled, bundled, pair_there
 from pp4.measure.far import COMMANDS
 from pp4.measure.first_half import Ended, ended
 from pp4.measure.summary import require_statistics
@@ -26,6 +25,7 @@ from pp4.receipts.digests import Source, tree_digest
 from pp4.receipts.envelope import OpenLeaf
 from pp4.receipts.models import Receipt, read_model
 from pp4.receipts.runs import Budget, Measurement
+from pp4.run.bundled import Bundled, bundled, pair_there
 from pp4.run.refused import recorded
 from pp4.wire.holds import Plan
 from pp4.wire.measuring import Pair, Schedule, Work

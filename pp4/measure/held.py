@@ -18,13 +18,13 @@ from pp4.hold.reach import Place
 from pp4.hold.window import Window
 from pp4.measure import bodies, budgeting, schedule
 from pp4.measure.admitting import Judged
-from pp4.measure.bundled import bring_pair
 from pp4.measure.far import COMMANDS, MODULE
 from pp4.measure.programs import SWITCHED_ON
 from pp4.measure.progress import Progress
 from pp4.measure.recording import Recorder
 from pp4.measure.rounds_file import SUFFIX
 from pp4.measure.sealing import Sealed, Taken, seal_window
+from pp4.run.bundled import bring_pair
 from pp4.run.qualified import Qualified
 from pp4.run.receipt import Outcome
 from pp4.wire.facts import read

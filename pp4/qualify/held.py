@@ -23,6 +23,7 @@ from pp4.qualify.wanted import Chosen, Wanted, choose, evidence_for
 from pp4.receipts.canonical import dump
 from pp4.receipts.digests import Source, installed_source
 from pp4.receipts.store import write_new
+from pp4.run.bundled import MINI, bring_pair, bundled
 from pp4.run.qualified import Qualified, qualified
 from pp4.run.receipt import Outcome, require_same_source, room
 from pp4.run.windows import asked_of, deliver_kept, kept, unnamed
@@ -189,9 +190,8 @@ def gates_held(
             try:
                 with kept(place, deferred, asked, watcher, progress.note, wanted.option) as window:
                     hops.arrive(window, file, source.digest, progress)
-                    if further is not None:
-                        drafter = further.opened(window, place)
-                        told = told.model_copy(update={"checkpoint": drafter})
+                    drafter = _drafter(window, place, wanted, further)
+                    told = told.model_copy(update={"checkpoint": drafter})
                     held = _gates(window, place, source, told)
                     yield held
             except BaseException:
@@ -199,6 +199,13 @@ def gates_held(
                     _store_beside(held, wanted.command, out, progress)
                 raise
             _store(held, wanted.command, out)
+
+
+def _drafter(window: Window, place: Place, wanted: Wanted, further: Further | None) -> str | None:
+    """Directory of the drafter on the host, which is brought there where it is pp4's own."""
+    if further is not None:
+        return further.opened(window, place)
+    return bring_pair(bundled(), window, place) if wanted.checkpoint == MINI else wanted.checkpoint
 
 
 def _store(held: Held, command: str, out: Path) -> None:

@@ -31,7 +31,8 @@ class Wanted:
             gates, they need not.
         gpu: UUID, its beginning, or index of the one GPU of ``solo``; the first where None.
         soak_minutes: how long exchanges are repeated after the gates.
-        checkpoint: directory of a drafter on the host, for a worker; one is made up where None.
+        checkpoint: directory of a drafter on the host, for a worker, or ``mini`` for the one that
+            comes with pp4, which is brought there; one is made up where None.
     """
 
     work: Work

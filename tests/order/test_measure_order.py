@@ -62,6 +62,7 @@ class Window:
 
     def run(self, label, module, arguments):
         self._transcript.append(f"start {label}")
+        self.asked = arguments
         facts = measured_steps.work(Run(granted=self.granted, arguments=arguments), self)
         self._transcript.append(f"end {label}")
         return json.loads(json.dumps(facts))
@@ -83,12 +84,13 @@ class Window:
 @pytest.fixture
 def stage(tmp_path, monkeypatch):
     """The command with such a HOLD; -> (transcript, a function that runs it)."""
-    transcript, ends = [], SimpleNamespace(raises=None)
+    transcript, windows, ends = [], [], SimpleNamespace(raises=None)
 
     @contextlib.contextmanager
     def kept(place, deferred, asked, watcher, note, option):
         transcript.append(f"open for {asked.command}, evidence {len(asked.evidence)}")
         window = Window(transcript, watcher, tmp_path)
+        windows.append(window)
         window.granted = window.granted.model_copy(update={"hold": ends.hold})
         try:
             yield window
@@ -114,24 +116,26 @@ def stage(tmp_path, monkeypatch):
     monkeypatch.setattr(held, "reached", reached)
     monkeypatch.setattr(held, "_gpus_there", lambda place, command: two)
     monkeypatch.setattr(schedule, "STANDARD", evidence.FEW)
-    monkeypatch.setattr(
-        measuring, "bring_pair", lambda *_: transcript.append("bring") or "/there/drafter"
-    )
+    for module in (held, measuring):
+        monkeypatch.setattr(
+            module, "bring_pair", lambda *_: transcript.append("bring") or "/there/drafter"
+        )
     for module in (held, receipt, sealing):
         monkeypatch.setattr(module, "write_new", write)
     monkeypatch.setenv("PP4_STATE_DIR", str(tmp_path / "mine"))
     monkeypatch.setenv("PP4_HOST_DIR", str(tmp_path / "host"))
 
+    file = tmp_path / "hold.toml"
+    file.write_text(f'[hold]\nname = "x"\n[receiving_host]\ntransport = "local"\n{evidence.MODEL}')
+
     def run(work, *more, **does):
-        file = tmp_path / "hold.toml"
-        file.write_text('[hold]\nname = "x"\n[receiving_host]\ntransport = "local"\n')
         (tmp_path / "behaviour.json").write_text(json.dumps(does))
         given = evidence.options(tmp_path, work, ("first_half",) if more else (), evidence.FEW)
-        file.write_text(file.read_text() + evidence.MODEL)
         argv = ["measure", work, "--hold", str(file), *given, *more, "--out", str(tmp_path / "out")]
         return cli.main(argv)
 
-    return SimpleNamespace(transcript=transcript, run=run, ends=ends, out=tmp_path / "out")
+    made = {"transcript": transcript, "windows": windows, "ends": ends}
+    return SimpleNamespace(**made, run=run, file=file, out=tmp_path / "out")
 
 
 OF_ARM = ("baseline", "headline", "profiled", "final")
@@ -228,6 +232,13 @@ def test_a_budget_over_the_window_is_stored_and_refused(stage, capsys):
     (path,) = stage.out.glob("budget-*.json")
     assert json.loads(path.read_text())["verdict"] == "over"
     assert "verdict: over" in capsys.readouterr().out
+
+
+def test_a_run_of_gates_alone_can_have_the_drafter_that_is_going_to_be_measured(stage):
+    argv = ["--hold", str(stage.file), "--checkpoint", "mini", "--out", str(stage.out)]
+    assert cli.main(["solo-qualify", *argv]) == Exit.DONE
+    assert stage.transcript[:3] == ["open for solo-qualify, evidence 0", "bring", "start gates"]
+    assert stage.windows[-1].asked["checkpoint"] == "/there/drafter"
 
 
 # -- the proof that the gates passed

@@ -45,9 +45,8 @@ def rehearsed(tmp_path_factory):
     )
     left = [path.name for path in temporary.iterdir()]
     shutil.rmtree(temporary)
-    yield SimpleNamespace(
-        place=place, exit=done.returncode, out=done.stdout, err=done.stderr, left=left
-    )
+    said = {"out": done.stdout, "err": done.stderr}
+    return SimpleNamespace(place=place, exit=done.returncode, left=left, **said)
 
 
 def rounds(rehearsed):

@@ -5,11 +5,11 @@ from functools import cache
 
 from pp4.measure import budgeting, schedule
 from pp4.measure.admitting import model_digest
-from pp4.measure.bundled import bundled, pair_there
 from pp4.receipts.build import build
 from pp4.receipts.canonical import dump
 from pp4.receipts.digests import installed_source
 from pp4.receipts.journal import head, next_line
+from pp4.run.bundled import bundled, pair_there
 from pp4.wire.measuring import Sampled
 from tests.unit.receipts import samples
 

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from pp4.errors import Code, RefusedError
-from pp4.measure import bundled as module
 from pp4.measure.admitting import model_digest
-from pp4.measure.bundled import bring_pair, bundled, pair_there
 from pp4.measure.schedule import STANDARD
 from pp4.receipts.digests import sha256_hex
+from pp4.run import bundled as module
+from pp4.run.bundled import bring_pair, bundled, pair_there
 from pp4.wire.measuring import Pair
 from pp4.worker.frozen_checkpoint import digest_of
 from tests.faults.windows import window

@@ -19,6 +19,8 @@ from pp4.receipts.digests import sha256_hex, tree_digest
 from pp4.wire.hops import LONGEST_FILE, Brought
 from pp4.wire.measuring import Pair
 
+MINI: Final = "mini"
+"""What commands call it."""
 PROMPTS: Final = "prompts.jsonl"
 _TARGET: Final = "target"
 _DRAFTER: Final = "drafter"
