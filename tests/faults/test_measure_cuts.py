@@ -32,6 +32,14 @@ gpus = {gpus}
 state_dir = "{place}/state"
 host_dir = "{place}/host"
 """
+OF_GATES = '--hold hold.toml --solo "$SOLO" --whole-worker "$WORKER"'
+BUDGET = f"pp4 measure budget {OF_GATES}"
+FIRST = f'pp4 measure A1B1 {OF_GATES} --budget "$BUDGET"'
+SECOND = f'pp4 measure B2A2 {OF_GATES} --budget "$BUDGET" --first "$FIRST"'
+SUMMARY = 'pp4 measure summary "$FIRST" "$SECOND"'
+SEAL = 'pp4 measure seal "$ROUNDS"'
+MEASURE = (BUDGET, FIRST, SECOND, SUMMARY, SEAL)
+"""Lines of the operator's page."""
 TIMED = [one for phase in schedule.TIMED for one in schedule.rounds(evidence.FEW, phase)]
 
 
@@ -39,7 +47,7 @@ class Command:
     """Runs ``pp4`` with played steps in one directory."""
 
     def __init__(self, place):
-        self.place, self.out = place, place / "out"
+        self.place, self.out = place, place / "mine" / "receipts"
         self.file = place / "hold.toml"
         text = FILE.format(gpus=json.dumps(UUIDS), place=place)
         self.file.write_text(text + evidence.MODEL)
@@ -71,8 +79,27 @@ class Command:
         """Start a measurement with evidence of its own, but for what is left out."""
         argv = evidence.options(self.place, work, without, evidence.FEW)
         hold = ("--hold", self.file)
-        where = ("--out", out or self.out)
+        where = ("--out", out) if out else ()
         return self.start("measure", work, *hold, *argv, *more, *where, **environment)
+
+    def type(self, line, **words):
+        """Run a line of the operator's page; -> exit code, output, what it complained of."""
+        programs = self.place / "programs"
+        programs.mkdir(exist_ok=True)
+        pp4 = programs / "pp4"
+        pp4.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m {COMMAND} "$@"\n')
+        pp4.chmod(0o755)
+        path = {"PATH": f"{programs}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            ["bash", "-c", line],
+            cwd=self.place,
+            env={**self.environment, **path, **{name: str(word) for name, word in words.items()}},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        return done.returncode, done.stdout, done.stderr
 
     def rounds(self):
         """The file of rounds, None as long as there is none."""
@@ -131,19 +158,19 @@ def require_cut_in_b1(hold, receipt):
 
 
 def test_a_budget_then_two_halves_then_their_summary(command):
-    code, out, said = ended(command.measure("budget"))
+    evidence.options(command.place, "budget")
+    words = {"SOLO": "solo.json", "WORKER": "whole_worker.json"}
+    code, out, said = command.type(BUDGET, **words)
     assert code == Exit.DONE, said
-    (budget,) = command.out.glob("budget-*.json")
+    (words["BUDGET"],) = command.out.glob("budget-*.json")
     assert "verdict: fits" in out
-    more = ("--budget", budget)
-    code, _, said = ended(command.measure("A1B1", *more, without=("budget",)))
+    code, _, said = command.type(FIRST, **words)
     assert code == Exit.DONE, said
     (first,) = command.out.glob("measurement-*.json")
     # nothing is told of an arm before the gates are over
     lines = said.splitlines()
     assert [line for line in lines if line.startswith("plan ")][-1].startswith("plan B1, ON")
-    others = ("budget", "first_half")
-    code, out, said = ended(command.measure("B2A2", *more, "--first", first, without=others))
+    code, out, said = command.type(SECOND, **words, FIRST=first)
     assert code == Exit.DONE, said
     assert "verdict: FASTER" in out
     (second,) = set(command.out.glob("measurement-*.json")) - {first}
@@ -174,7 +201,7 @@ def require_whole(command, receipt, first):
 
 def require_summary(command, first, second):
     """The summary is computed anew to the last digit, and another one is noticed."""
-    code, out, said = ended(command.start("measure", "summary", first, second, "--json"))
+    code, out, said = command.type(f"{SUMMARY} --json", FIRST=first, SECOND=second)
     assert code == Exit.DONE, said
     body = json.loads(second.read_text())
     assert json.loads(out)["summary"] == body["summary"]
@@ -204,7 +231,7 @@ def test_a_coordinator_that_is_killed_leaves_every_round_and_seal_makes_a_receip
     assert free(command.place, hold)
     # no receipt: not even of the gates, which nobody has seen closed
     assert [path for path in command.out.iterdir() if path != rounds] == []
-    code, out, said = ended(command.start("measure", "seal", rounds))
+    code, out, said = command.type(SEAL, ROUNDS=rounds)
     assert code == Exit.DONE, said
     receipt = command.receipt("measurement", hold)
     require_cut_in_b1(hold, receipt)
