@@ -216,16 +216,11 @@ def judge(asked: Asked, evidence: Known, source: Source) -> Judged:
         settings=schedules.settings(schedule),
         first_closed=first.as_told() if first else None,
     )
-    subject = Subject(
+    subject = replace(
+        _planned(plan, first),
         source_digest=source.digest,
         gpu_uuids=None if gpus == "auto" else frozenset(gpus),
         checkpoint_sha256=ours.checkpoint_sha256 if ours else None,
-        model_sha256=plan.model_sha256,
-        shapes=plan.shapes,
-        settings=plan.settings,
-        first_closed=ClosedHold(first.hold, first.fence, first.restore == "done")
-        if first
-        else None,
         bound_ns=int(file.bound_s * 1e9),
         now=SystemClock().wall(),
     )
@@ -243,6 +238,19 @@ def judge(asked: Asked, evidence: Known, source: Source) -> Judged:
         evidence.evidence,
         judged,
         first,
+    )
+
+
+def _planned(plan: Plan, first: Ended | None) -> Subject:
+    """What the plan alone says."""
+    return Subject(
+        source_digest="",
+        model_sha256=plan.model_sha256,
+        shapes=plan.shapes,
+        settings=plan.settings,
+        first_closed=ClosedHold(first.hold, first.fence, first.restore == "done")
+        if first
+        else None,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pp4.errors import Code, Refusal, RefusedError
-from pp4.measure import recording
+from pp4.measure import chronicle
 from pp4.measure.admitting import Judged
 from pp4.measure.programs import SWITCHED_ON
 from pp4.measure.rounds_file import Kept
@@ -164,8 +164,8 @@ def _verdict(kept: Kept, name: str) -> str:
 
 def _laid_out(kept: Kept, beats: Iterable[str]) -> dict[str, Any]:
     return {
-        "timeline": recording.timeline(kept.head, kept.lines),
-        "heartbeats_ns": [*recording.heartbeats(kept.lines), *beats],
+        "timeline": chronicle.timeline(kept.head, kept.lines),
+        "heartbeats_ns": [*chronicle.heartbeats(kept.lines), *beats],
     }
 
 

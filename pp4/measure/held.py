@@ -18,10 +18,10 @@ from pp4.hold.reach import Place
 from pp4.hold.window import Window
 from pp4.measure import bodies, budgeting, schedule
 from pp4.measure.admitting import Judged
+from pp4.measure.chronicle import Chronicle
 from pp4.measure.far import COMMANDS, MODULE
 from pp4.measure.programs import SWITCHED_ON
 from pp4.measure.progress import Progress
-from pp4.measure.recording import Recorder
 from pp4.measure.rounds_file import SUFFIX
 from pp4.measure.sealing import Sealed, Taken, seal_window
 from pp4.run.bundled import bring_pair
@@ -53,7 +53,7 @@ class Measuring:
 
     def __init__(self, judged: Judged, progress: Progress, clock: Clock) -> None:
         self._judged, self._progress, self._clock = judged, progress, clock
-        self._recorder = Recorder(clock, progress)
+        self._chronicle = Chronicle(clock, progress)
         self._window: Window | None = None
         self._place: Place | None = None
         self._begun_ns = clock.boottime_ns()
@@ -68,7 +68,7 @@ class Measuring:
 
     def __exit__(self, *_: object) -> None:
         """Let go of the file of rounds: from now on anybody may seal it."""
-        self._recorder.close()
+        self._chronicle.close()
 
     # -- what the gates have to know of it: pp4.qualify.held.Further --------------------------
 
@@ -89,7 +89,7 @@ class Measuring:
             Pp4Error: what the host or the way to it refuses.
         """
         self._window, self._place = window, place
-        self._recorder.opened()
+        self._chronicle.opened()
         drafter = self._judged.pair.drafter
         if self._judged.bundled is not None:
             drafter = bring_pair(self._judged.bundled, window, place)
@@ -98,11 +98,11 @@ class Measuring:
 
     def told(self, item: dict[str, Any]) -> None:
         """A step told something."""
-        self._recorder.told(item)
+        self._chronicle.told(item)
 
     def alive(self, lease_s: float, deadline_s: float, last_line: str) -> None:
         """The host has answered a heartbeat."""
-        self._recorder.alive(lease_s, deadline_s, last_line)
+        self._chronicle.alive(lease_s, deadline_s, last_line)
 
     # -- the work -----------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Measuring:
         total = len(ARMS[asked.work]) * (_SNAPSHOTS + self._timed())
         for text in self._plan():
             self._progress.note(text)
-        self._recorder.begin(path, asked.work, body, rehearsal=rehearsal, rounds=total)
+        self._chronicle.begin(path, asked.work, body, rehearsal=rehearsal, rounds=total)
         self.rounds = path
 
     def _rounds_of(self, phase: schedule.Phase) -> int:
@@ -203,14 +203,16 @@ class Measuring:
             known=self._known,
             measured=self._measured,
             spent=self._spent,
-            beats=self._recorder.rest(),
+            beats=self._chronicle.rest(),
             hold=self._window.granted.hold,
             host_key=self._place.host.fingerprint,
             tombstone=self._window.tombstone,
             now=self._clock.wall(),
             ended=ended,
         )
-        return seal_window(taken, qualification)
+        # what is measured is not lost to somebody who presses Ctrl-C a moment too late
+        with undisturbed():
+            return seal_window(taken, qualification)
 
     def cut(self, error: BaseException, qualification: Outcome | None) -> Pp4Error | None:
         """Seal what there is of a half that was cut; -> the error, which then names it, or None.
@@ -222,8 +224,7 @@ class Measuring:
             qualification: of the gates of this HOLD; None where none was stored.
         """
         try:
-            with undisturbed():
-                sealed = self.seal(qualification, ended=False)
+            sealed = self.seal(qualification, ended=False)
         except Pp4Error as failed:
             self._progress.note(f"what was measured until then is in {self.rounds}: {failed}")
             return None

@@ -9,7 +9,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pp4.errors import Exit, Pp4Error, TimedOutError, UncleanError, WrongError
+from pp4.errors import (
+    Code,
+    Exit,
+    Pp4Error,
+    Refusal,
+    RefusedError,
+    TimedOutError,
+    UncleanError,
+    WrongError,
+)
 from pp4.hold.line import raised
 from pp4.hold.supervisor import RESERVE_S
 from pp4.measure import bodies, budgeting
@@ -18,7 +27,7 @@ from pp4.measure.first_half import CLOSED
 from pp4.measure.rounds_file import alone, read_rounds
 from pp4.measure.summary import summarise
 from pp4.receipts.build import build
-from pp4.receipts.canonical import dump
+from pp4.receipts.canonical import dump, shown
 from pp4.receipts.digests import Source, file_digest
 from pp4.receipts.models import read_model
 from pp4.receipts.runs import Measurement, Summary
@@ -103,6 +112,9 @@ def seal_window(taken: Taken, qualification: Outcome | None) -> Sealed:
     """
     if taken.judged.asked.work == "budget":
         return _budget(taken)
+    if taken.measured is not None and not taken.measured.arms:
+        # no arm came as far as its baseline: what kept it from that is all there is to say
+        return Sealed(None, taken.rounds, _refusal(taken, None))
     kept = read_rounds(taken.rounds)
     if taken.measured is None:
         body = bodies.cut(kept, taken.beats, alone=False)
@@ -231,9 +243,15 @@ def seal_file(path: Path, out: Path | None) -> Outcome:
     """
     with alone(path):
         kept = read_rounds(path)
-        body = bodies.cut(kept, (), alone=True)
+        try:
+            body = bodies.cut(kept, (), alone=True)
+            source = _source(body["source"])
+        except (KeyError, TypeError, AttributeError) as error:
+            where, expected = shown(str(path), 300), "a first line as pp4 writes it"
+            found = shown(f"{type(error).__name__}: {error}")
+            raise RefusedError(Refusal(Code.SCHEMA, where, expected, found)) from error
         target = (out or path.parent) / f"measurement-{body['hold']['id']}.json"
-        return store(body, _source(body["source"]), target, "partial", Exit.DONE)
+        return store(body, source, target, "partial", Exit.DONE)
 
 
 def _source(tree: Mapping[str, Any]) -> Source:

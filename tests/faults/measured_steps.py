@@ -4,7 +4,7 @@ Gates that find what samples say, and a measurement whose rounds are made up; bo
 own steps are started, told and heard.  What they do beside that stands in ``behaviour.json``,
 beside the state directory: ``gates`` is the verdict, ``hang`` an arm of which no more comes after
 some rounds, ``fail`` one whose failed rounds grow, ``fill`` one that then fills a directory's disk;
-``slow`` is how long each part of a budget takes.
+``refuse`` is the code of what keeps the first arm from being begun; ``slow`` is how long each part of a budget takes.
 """
 
 import json
@@ -24,6 +24,16 @@ from tests.unit.measure import evidence
 from tests.unit.receipts import samples
 
 MODULE = "tests.faults.measured_steps"
+REFUSAL = {
+    "code": "FAILED_ROUNDS",
+    "where": "arm",
+    "expected": "none",
+    "found": "timeout by 1 rows",
+    "source": "pp4",
+    "host": "local",
+    "left": "nothing",
+    "next": "pp4 explain FAILED_ROUNDS",
+}
 CUT = 5
 """Rounds of an arm before it does what its behaviour says."""
 GROWN = "failed_rounds_grew"
@@ -144,16 +154,14 @@ def measure(granted, asked, supervisor):
     """A half, or the samples of a budget."""
     journal = Journal(supervisor)
     half, arms, refusal = Half(granted, asked, supervisor), [], None
-    for name in () if asked.work == "budget" else ARMS[asked.work]:
+    if does := behaviour(granted).get("refuse"):
+        refusal = {**REFUSAL, "code": does}
+    for name in () if asked.work == "budget" or refusal else ARMS[asked.work]:
         journal.add(f"arm-{name}", "begin")
         arms.append(half.arm(name))
         journal.add(f"arm-{name}", "end", arms[-1]["verdict"])
         if arms[-1]["verdict"] != "complete":
-            refusal = {
-                "code": "FAILED_ROUNDS", "where": f"arm {name}", "expected": "none",
-                "found": "timeout by 1 rows", "source": "pp4", "host": "local", "left": "nothing",
-                "next": "pp4 explain FAILED_ROUNDS",
-            }  # fmt: skip
+            refusal = REFUSAL
             break
     journal.add("measure", "note")
     parts = set(times(asked.schedule)) - {*OF_COORDINATOR, CLOSING}

@@ -211,6 +211,17 @@ def test_an_arm_that_fails_is_the_last_one_and_claims_nothing(stage, capsys):
     assert [one["verdict"] for one in half["arms"]] == ["failed_rounds_grew"]
 
 
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [("MISSING_GRAPH", Exit.REFUSED), ("RANK_DIED", Exit.WRONG), ("DEADLINE", Exit.TIMEOUT)],
+)
+def test_arms_that_do_not_begin_leave_no_half_and_say_why(stage, capsys, code, ends):
+    assert stage.run("A1B1", refuse=code) == ends
+    assert f"code      {code}" in capsys.readouterr().err
+    assert stage.transcript[-3:] == ["close", *AFTER[:2]]
+    assert not list(stage.out.glob("measurement-*.json"))
+
+
 def test_a_lease_that_is_lost_after_the_arms_leaves_no_complete_half(stage, capsys):
     lost = Refusal(Code.LEASE_LOST, "HOLD", "a heartbeat", "none")
     stage.ends.raises = TimedOutError(lost)

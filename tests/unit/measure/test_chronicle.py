@@ -6,8 +6,10 @@ import pytest
 
 from pp4.clock import ManualClock
 from pp4.errors import Code, RefusedError, UncleanError, WrongError
-from pp4.measure.recording import Recorder, timeline
+from pp4.measure.chronicle import Chronicle, timeline
 from pp4.measure.rounds_file import Head, Line, RoundsFile, alone, read_rounds
+from pp4.measure.sealing import seal_file
+from pp4.wire.measuring import Rounded
 from tests.unit.receipts import samples
 
 HEAD = Head(work="A1B1", rehearsal=False, at_ns="10", body={"limits": ["x"]})
@@ -36,6 +38,10 @@ def snapshot(arm, label):
     return {"arm": arm, "round": None, "snapshot": samples.snapshot(label)}
 
 
+def snapshot_of(arm):
+    return Rounded(**snapshot(arm, "baseline"))
+
+
 def timed(arm, index):
     return {
         "arm": arm,
@@ -53,7 +59,7 @@ def recorder(tmp_path):
     clock = ManualClock()
     path = tmp_path / "measurement-1.rounds.jsonl"
     progress = Progress(path)
-    found = Recorder(clock, progress)
+    found = Chronicle(clock, progress)
     found.clock, found.path, found.progress = clock, path, progress
     found.opened()
     yield found
@@ -161,6 +167,16 @@ def test_what_is_no_file_of_rounds_is_refused(tmp_path, raw, code):
     with pytest.raises(RefusedError) as raised:
         read_rounds(path)
     assert raised.value.refusal.code is code
+
+
+def test_a_file_that_says_too_little_is_not_sealed(tmp_path):
+    path = tmp_path / "x.rounds.jsonl"
+    file = RoundsFile(path, HEAD)
+    file.add(Line(at_ns="1", heartbeats_ns=(), rounded=snapshot_of("A1"), stepped=None))
+    file.close()
+    with pytest.raises(RefusedError) as raised:
+        seal_file(path, None)
+    assert raised.value.refusal.code is Code.SCHEMA
 
 
 def test_nobody_seals_what_is_still_written_and_nobody_writes_twice(tmp_path):

@@ -22,7 +22,7 @@ _STEP: Final = "measure"
 _GATES: Final = "gates"
 
 
-class Recorder:
+class Chronicle:
     """Hears what the steps of a HOLD tell; see :class:`pp4.hold.window.Watcher`.
 
     Args:
