@@ -117,6 +117,7 @@ def _subject(asked: Open, source_digest: str) -> Subject:
         first_closed=closed,
         # a child has what is left of its parent, which was judged with all of it
         bound_ns=None if asked.parent else int(asked.bound_s * 1e9),
+        # days, not seconds: a clock that is so far off refuses, and the coordinator's has judged
         now=SystemClock().wall(),
     )
 
