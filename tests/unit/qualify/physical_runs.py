@@ -23,7 +23,7 @@ from pp4.qualify.gates import FULL, PHYSICAL, SOLO
 from pp4.qualify.progress import Silent
 from pp4.qualify.wanted import Wanted
 from pp4.receipts.plan_checks import floors_of
-from pp4.run import host
+from pp4.run import host, windows
 from pp4.transport.local import LocalTransport
 from pp4.wire.facts import Library, Primed, read
 from tests.unit.hold.holds import private
@@ -222,7 +222,7 @@ def lab(root, monkeypatch):
     for module in (far, host):
         monkeypatch.setattr(module, "look_at_gpus", lambda: made.report)
     monkeypatch.setattr(held, "_gpus_there", lambda place, command: host.look_for_run(command))
-    monkeypatch.setattr(held, "open_window", _open_here)
+    monkeypatch.setattr(windows, "open_window", _open_here)
     monkeypatch.setattr(
         far, "InnerHold", lambda admitted, clock, granted, step: nullcontext(step.hold)
     )

@@ -19,7 +19,7 @@ from pp4.receipts.admission import Command, Refused, Subject, admit
 from pp4.receipts.digests import file_digest, installed_source
 from pp4.receipts.journal import first_break, head
 from pp4.receipts.verify import Policy, verify
-from pp4.run import host, receipt
+from pp4.run import host, receipt, windows
 from tests.unit.qualify.fakes import finds, raises
 from tests.unit.qualify.gpus import PLACES, UUIDS, gpu, report
 from tests.unit.qualify.physical_runs import LIBRARIES, QUIET, lab, two_gpus
@@ -370,7 +370,7 @@ def test_of_more_than_one_fault_the_first_in_the_way_of_a_hold_is_said(runs, mon
     """Packages, GPUs, evidence, a place for the receipt: in this order, and nobody holds."""
     (runs.root / "file").write_text("mine")
     monkeypatch.setattr(type(runs), "out", runs.root / "file")
-    monkeypatch.setattr(held, "open_window", lambda *_: pytest.fail("asked for a HOLD"))
+    monkeypatch.setattr(windows, "open_window", lambda *_: pytest.fail("asked for a HOLD"))
     monkeypatch.setattr(receipt, "find_spec", lambda one: None)
     good, runs.report = runs.report, report(two_gpus()[0])
     evidence = [("identity_reference", b"{}")]
