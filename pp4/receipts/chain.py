@@ -8,9 +8,10 @@ from pp4.errors import Code
 from pp4.receipts.checks import Check, compare, require, skipped
 from pp4.receipts.envelope import RedactedLeaf, Reference
 from pp4.receipts.gates import Hold, Qualification
+from pp4.receipts.halves import belong_together, same_pair, shared, summary_of_rounds
 from pp4.receipts.models import KINDS
 from pp4.receipts.report import FileReport
-from pp4.receipts.runs import WholeWorker
+from pp4.receipts.runs import Budget, Measurement, WholeWorker
 
 
 def kind_check(files: Sequence[FileReport], kind: str | None) -> list[Check]:
@@ -92,6 +93,8 @@ def _resolved(file: FileReport, reference: Reference, target: FileReport) -> lis
     if mine is not None and theirs is not None:
         checks += _windows(reference, mine, theirs)
     checks += _workers(file, target)
+    if file.intact and target.intact:
+        checks += _measured(file, target)
     return [check.of(file.file) for check in checks]
 
 
@@ -105,6 +108,32 @@ def _workers(file: FileReport, target: FileReport) -> list[Check]:
     wanted = (theirs.checkpoint_sha256, theirs.input_set_sha256)
     found = (mine.checkpoint_sha256, mine.input_set_sha256)
     return [compare("same-worker", Code.EVIDENCE_MISMATCH, wanted, found)]
+
+
+def _measured(file: FileReport, target: FileReport) -> list[Check]:
+    """Hold a half to the other one, to its budget and to the qualification of its window."""
+    mine, theirs = file.receipt, target.receipt
+    if not isinstance(mine, Measurement) or target.sha256 is None:
+        return []
+    if isinstance(theirs, Measurement):
+        return [
+            *belong_together(theirs, mine, target.sha256),
+            *summary_of_rounds(theirs, mine),
+        ]
+    if isinstance(theirs, Budget):
+        settings = {name: mine.settings.get(name) for name in theirs.shapes}
+        return [
+            *shared(theirs, mine, ("model_sha256", "gpu_models", "kernels"), "as in its budget"),
+            compare("budgeted", Code.EVIDENCE_MISMATCH, dict(theirs.shapes), settings),
+            compare("budget-fits", Code.OVER_BUDGET, "fits", theirs.verdict),
+        ]
+    if isinstance(theirs, Qualification):
+        found = (theirs.verdict, theirs.scope)
+        return [
+            compare("qualified", Code.NOT_PROVEN, ("qualified", "full"), found),
+            same_pair(theirs, mine),
+        ]
+    return []
 
 
 def _hold(file: FileReport) -> Hold | None:

@@ -6,13 +6,13 @@ fit all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from pp4.errors import Code
 from pp4.receipts.checks import Check, compare, require
 from pp4.receipts.envelope import OpenLeaf
-from pp4.receipts.gates import Qualification, Solo
+from pp4.receipts.gates import Gpu, Qualification, Solo
 from pp4.receipts.plan_checks import floor_check
 
 PAIR_KERNEL: Final = "sampled_fused.pair"
@@ -36,6 +36,14 @@ _LIBRARIES: Final = {"the driver's": "libcuda.so", "the CUDA runtime's": "libcud
 name (``libcudart-d0da41ae.so.11.0``)."""
 
 Physical = Qualification | Solo
+
+
+def gpu_names(gpus: Iterable[Gpu], private: Iterable[str]) -> Check:
+    """Check that each GPU's UUID is a leaf of ``private``."""
+    leaves = [gpu.uuid for gpu in gpus]
+    known = set(private)
+    found = [leaf for leaf in leaves if leaf in known]
+    return compare("gpu-names", Code.CROSS_CHECK, leaves, found)
 
 
 def hardware_checks(receipt: Physical, *, good: bool) -> list[Check]:

@@ -1,20 +1,21 @@
-"""Cross-checks of the other kinds: sums, baselines, paths, places."""
+"""Cross-checks of every kind, and of those that have no file of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
 from pp4.errors import Code, Exit
+from pp4.receipts.budget_checks import budget_checks
 from pp4.receipts.checks import Check, compare, require
 from pp4.receipts.digests import sha256_hex, tree_digest
 from pp4.receipts.gate_checks import gate_checks, journal_checks
-from pp4.receipts.gates import Gpu, Qualification, Rehearsal, Solo
-from pp4.receipts.hardware_checks import WORKER_PAIR, WORKER_SOLO
+from pp4.receipts.gates import Qualification, Rehearsal, Solo
+from pp4.receipts.hardware_checks import WORKER_PAIR, WORKER_SOLO, gpu_names
+from pp4.receipts.measurement_checks import measurement_checks
 from pp4.receipts.models import Receipt
 from pp4.receipts.records import Incident, Preparation, RefusalReceipt
-from pp4.receipts.runs import Budget, MeasuredArm, Measurement, Snapshot, WholeWorker
+from pp4.receipts.runs import Budget, Measurement, WholeWorker
 
 ROLE_KINDS: Final[dict[str, frozenset[str]]] = {
     "identity_reference": frozenset({"solo", "whole_worker"}),
@@ -26,9 +27,6 @@ ROLE_KINDS: Final[dict[str, frozenset[str]]] = {
 }
 """Which kinds a role takes.  A solo receipt is a reference and nothing else; a rehearsal is a
 rehearsal and nothing else."""
-HALVES: Final = {"A1B1": (("A1", "OFF"), ("B1", "ON")), "B2A2": (("B2", "ON"), ("A2", "OFF"))}
-GROWTH_FLOOR: Final = 16 * 1024 * 1024
-"""Memory may grow by this many bytes or by one percent, whichever is more."""
 
 
 def cross_checks(receipt: Receipt) -> list[Check]:
@@ -37,9 +35,9 @@ def cross_checks(receipt: Receipt) -> list[Check]:
     if isinstance(receipt, Rehearsal | Qualification | Solo):
         return checks + gate_checks(receipt)
     if isinstance(receipt, Budget):
-        return checks + _budget(receipt)
+        return checks + budget_checks(receipt)
     if isinstance(receipt, Measurement):
-        return checks + _measurement(receipt)
+        return checks + measurement_checks(receipt)
     if isinstance(receipt, WholeWorker):
         return checks + _whole_worker(receipt)
     if isinstance(receipt, Preparation):
@@ -77,130 +75,11 @@ def _roles(receipt: Receipt) -> Check:
     return require("evidence-roles", Code.WRONG_ROLE, not odd, expected, "; ".join(odd) or expected)
 
 
-def _gpus(gpus: Iterable[Gpu], private: Iterable[str]) -> Check:
-    leaves = [gpu.uuid for gpu in gpus]
-    known = set(private)
-    return compare(
-        "gpu-names", Code.CROSS_CHECK, leaves, [leaf for leaf in leaves if leaf in known]
-    )
-
-
-def _budget(receipt: Budget) -> list[Check]:
-    checks = [_gpus(receipt.gpus, receipt.private)]
-    checks += journal_checks(receipt.journal, receipt.hold.journal_head)
-    for part in receipt.parts:
-        exact = int(part.worst_ns) * part.times * (100 + part.margin_percent)
-        checks.append(
-            compare(
-                f"budget-part {part.name}",
-                Code.CROSS_CHECK,
-                str(-(-exact // 100)),
-                part.projected_ns,
-            )
-        )
-    total = sum(int(part.projected_ns) for part in receipt.parts)
-    checks.append(compare("budget-sum", Code.CROSS_CHECK, str(total), receipt.projected_ns))
-    verdict = "fits" if int(receipt.projected_ns) <= int(receipt.bound_ns) else "over"
-    checks.append(compare("budget-verdict", Code.CROSS_CHECK, verdict, receipt.verdict))
-    return checks
-
-
-def _measurement(receipt: Measurement) -> list[Check]:
-    wanted = HALVES[receipt.half]
-    found = tuple((arm.arm, arm.switch) for arm in receipt.arms)
-    checks = [_gpus(receipt.gpus, receipt.private)]
-    checks += journal_checks(receipt.journal, receipt.hold.journal_head)
-    if receipt.complete:
-        checks.append(compare("arms-in-order", Code.CROSS_CHECK, wanted, found))
-    else:
-        checks.append(compare("arms-in-order", Code.CROSS_CHECK, wanted[: len(found)], found))
-    for arm in receipt.arms:
-        checks += _arm(arm)
-    partial = [arm.arm for arm in receipt.arms if arm.verdict != "complete"]
-    checks.append(
-        require(
-            "complete",
-            Code.CROSS_CHECK,
-            not (receipt.complete and partial),
-            "complete only with every arm complete",
-            f"complete: {receipt.complete}, arms that are not: {partial or 'none'}",
-        )
-    )
-    first_half = any(reference.role == "first_half" for reference in receipt.evidence)
-    second = receipt.half == "B2A2"
-    known = (first_half, receipt.first_half_closed is not None)
-    checks.append(compare("first-half", Code.CROSS_CHECK, (second, second), known))
-    checks.append(
-        require(
-            "summary",
-            Code.CROSS_CHECK,
-            receipt.summary is None or (second and receipt.complete),
-            "a summary only where both halves are complete",
-            "a summary" if receipt.summary else "none",
-        )
-    )
-    return checks
-
-
-def _arm(arm: MeasuredArm) -> list[Check]:
-    first, *later = arm.snapshots
-    name = f"baseline {arm.arm}"
-    sealed = tree_digest(first.model_dump(mode="json"))
-    checks = [compare(name, Code.CROSS_CHECK, sealed, arm.baseline_sha256)]
-    grown = [s.label for s in later if failed_rounds_grew(first, s)]
-    heavier = [s.label for s in later if memory_grew(first, s)]
-    found = f"{arm.verdict}; failed rounds grew in {grown}, memory in {heavier}"
-    agrees = {
-        "complete": not grown and not heavier and len(later) >= 3,
-        "failed_rounds_grew": bool(grown),
-        "memory_grew": bool(heavier) and not grown,
-        "partial": True,
-    }[arm.verdict]
-    expected = "a verdict that follows from the baseline and at least three later snapshots"
-    checks.append(require(f"growth {arm.arm}", Code.CROSS_CHECK, agrees, expected, found))
-    order = [(r.phase, r.index) for r in arm.rounds]
-    wanted = [("headline", i) for i in range(sum(p == "headline" for p, _ in order))]
-    wanted += [("profiled", i) for i in range(sum(p == "profiled" for p, _ in order))]
-    same = order == wanted
-    checks.append(
-        require(
-            f"rounds {arm.arm}",
-            Code.CROSS_CHECK,
-            same and (bool(order) or arm.verdict != "complete"),
-            "headline rounds, then profiled rounds, each counted from 0",
-            f"{len(order)} rounds, {'in' if same else 'out of'} order",
-        )
-    )
-    return checks
-
-
-def failed_rounds_grew(baseline: Snapshot, later: Snapshot) -> bool:
-    """Say whether any cause of failed rounds counts more than in the baseline."""
-    return any(
-        int(count) > int(baseline.failed_rounds.get(cause, "0"))
-        for cause, count in later.failed_rounds.items()
-    )
-
-
-def memory_grew(baseline: Snapshot, later: Snapshot) -> bool:
-    """Say whether a source of memory grew past its allowance over the baseline.
-
-    A source that the baseline does not have cannot be judged and counts as growth.
-    """
-    for source, size in later.memory_bytes.items():
-        before = baseline.memory_bytes.get(source)
-        if before is None:
-            return True
-        if int(size) - int(before) > max(int(before) // 100, GROWTH_FLOOR):
-            return True
-    return False
-
-
 def _whole_worker(receipt: WholeWorker) -> list[Check]:
     ranks = [0, 1] if receipt.mode == "physical" else [0]
     keys = [(o.batch, o.depth, o.n_out) for o in receipt.outputs]
     return [
-        _gpus(receipt.gpus, receipt.private),
+        gpu_names(receipt.gpus, receipt.private),
         compare("gpus", Code.DEVICE_MISMATCH, ranks, [gpu.rank for gpu in receipt.gpus]),
         require(
             "outputs",

@@ -32,6 +32,22 @@ LIBRARIES = [
 ]
 DEFINITION = {"id": "dyadic24-floor-first-v1", "sha256": "d" * 64}
 
+SETTINGS: Body = {
+    "batches": [1, 8],
+    "temperatures": ["0", "0.7"],
+    "depth": 5,
+    "new_tokens": 5,
+    "seed": 1,
+    "warm_up": 1,
+    "greedy": 1,
+    "headline": 1,
+    "primary": 2,
+    "profiled": 1,
+}
+"""A schedule of nine rounds: few cells, and few rounds of each."""
+SHAPES: Body = {name: value for name, value in SETTINGS.items() if name != "seed"}
+CELLS = tuple((batch, value) for batch in (1, 8) for value in ("0", "0.7"))
+
 
 _BINARIES = {
     "sampled_fused.pair": "12",
@@ -196,8 +212,8 @@ def subject(**changes: Any) -> Subject:
         "checkpoint_sha256": digest("3"),
         "input_set_sha256": digest("4"),
         "model_sha256": digest("6"),
-        "shapes": {"batches": [1, 8]},
-        "settings": {"depth": 5},
+        "shapes": copy.deepcopy(SHAPES),
+        "settings": copy.deepcopy(SETTINGS),
         "first_closed": ClosedHold("hold-1", 7, True),
         "bound_ns": 5_400_000_000_000,
         "now": NOW,

@@ -14,12 +14,15 @@ from pp4.receipts.digests import file_digest, sha256_hex, tree_digest
 from pp4.receipts.hardware_checks import WORKER_BIAS, WORKER_PAIR, WORKER_SOLO
 from pp4.receipts.journal import head, next_line
 from tests.unit.receipts.parts import (
+    CELLS,
     DEFINITION,
     FILES,
     LIBRARIES,
     MADE,
     NOW,
     PLACES,
+    SETTINGS,
+    SHAPES,
     SOURCE,
     UUIDS,
     Body,
@@ -37,11 +40,12 @@ from tests.unit.receipts.parts import (
 )
 
 __all__ = [
-    "DEFINITION", "FILES", "KINDS", "LIBRARIES", "MADE", "NOW", "PLACES", "SOURCE", "UUIDS", "Body",
-    "arm", "body", "budget", "common", "digest", "gate_body", "gates", "gpus", "head", "hold",
-    "incident", "journal", "kernels", "measured_arm", "measurement", "next_line", "output",
-    "preparation", "qualification", "refusal", "rehearsal", "sample", "snapshot", "solo", "subject",
-    "whole_worker", "with_journal", "worker_arm",
+    "CELLS", "DEFINITION", "FILES", "KINDS", "LIBRARIES", "MADE", "NOW", "PLACES", "SETTINGS",
+    "SHAPES", "SOURCE", "UUIDS", "Body", "arm", "body", "budget", "common", "digest", "ended",
+    "gate_body", "gates", "gpus", "head", "hold", "incident", "journal", "kernels", "measured_arm",
+    "measured_round", "measurement", "next_line", "output", "part", "preparation", "qualification",
+    "refusal", "rehearsal", "sample", "snapshot", "solo", "subject", "whole_worker", "with_journal",
+    "worker_arm", "written_in_hold",
 ]  # fmt: skip
 
 
@@ -110,14 +114,38 @@ def whole_worker(mode: str = "solo") -> Body:
     }
 
 
-def written_in_hold(**changes: object) -> Body:
-    """A HOLD and its journal, of one step."""
-    begin = next_line(None, "measure", "begin")
-    lines = [begin, next_line(begin, "measure", "end", "pass")]
+def written_in_hold(*steps: tuple[str, str], **changes: object) -> Body:
+    """A HOLD and its journal: each step with what it found."""
+    lines: list[Body] = []
+    for step, found in steps or (("measure", "pass"),):
+        lines.append(next_line(lines[-1] if lines else None, step, "begin"))
+        lines.append(next_line(lines[-1], step, "end", found))
     return {"hold": {**hold(**changes), "journal_head": head(lines)}, "journal": lines}
 
 
+def part(name: str, worst: int, times: int, margin: int = 10) -> Body:
+    return {
+        "name": name,
+        "worst_ns": str(worst),
+        "times": times,
+        "margin_percent": margin,
+        "samples": 5,
+        "projected_ns": str(-(-worst * times * (100 + margin) // 100)),
+    }
+
+
 def budget() -> Body:
+    parts = [
+        part("warm-up", 101, 2),
+        part("staging", 1000, 1),
+        part("qualification", 1000, 1),
+        part("engine-start", 1000, 2),
+        part("worker-start", 1000, 2),
+        part("greedy", 1000, 2),
+        *(part(f"headline.b{b}.t{t}", 10, 4 if (b, t) == (8, "0.7") else 2, 0) for b, t in CELLS),
+        *(part(f"profiled.b{b}.t{t}", 20, 2, 0) for b, t in CELLS),
+        part("closing", 1000, 1, 0),
+    ]
     return {
         **common("budget"),
         "verdict": "fits",
@@ -125,27 +153,10 @@ def budget() -> Body:
         "expires_at": "2026-04-01T00:00:00Z",
         "bound_ns": "5400000000000",
         **written_in_hold(),
-        "parts": [
-            {
-                "name": "warm-up",
-                "worst_ns": "101",
-                "times": 3,
-                "margin_percent": 10,
-                "samples": 5,
-                "projected_ns": "334",
-            },
-            {
-                "name": "rounds",
-                "worst_ns": "1000",
-                "times": 2,
-                "margin_percent": 0,
-                "samples": 5,
-                "projected_ns": "2000",
-            },
-        ],
-        "projected_ns": "2334",
+        "parts": parts,
+        "projected_ns": str(sum(int(one["projected_ns"]) for one in parts)),
         "model_sha256": digest("6"),
-        "shapes": {"batches": [1, 8]},
+        "shapes": copy.deepcopy(SHAPES),
         "kernels": kernels(2),
         "libraries": copy.deepcopy(LIBRARIES),
         **gpus(2),
@@ -162,8 +173,29 @@ def snapshot(label: str, failed: int = 0, memory: int = 10**9) -> Body:
     }
 
 
+def measured_round(phase: str, index: int, batch: int, temperature: str) -> Body:
+    parts = [100, 200] if phase == "profiled" else []
+    return {
+        "index": index,
+        "phase": phase,
+        "batch": batch,
+        "temperature": temperature,
+        "tokens": 5 * batch,
+        "elapsed_ns": "123456",
+        "drafted": 2 * batch,
+        "accepted_by_position": [2 * batch, batch, batch, 1, 0],
+        "outputs_sha256": digest("7"),
+        "draft_ns": [600, 700],
+        "target_ns": parts,
+        "verify_ns": parts,
+        "memory_bytes": {"gpu.nvml": str(10**9)},
+        "facts": {"gpu.0.sm_mhz": 1980},
+    }
+
+
 def measured_arm(name: str, switch: str) -> Body:
     first = snapshot("baseline", failed=1)
+    order = {"headline": [CELLS[3], *CELLS], "profiled": CELLS}
     return {
         "arm": name,
         "switch": switch,
@@ -171,23 +203,9 @@ def measured_arm(name: str, switch: str) -> Body:
         "baseline_sha256": tree_digest(first),
         "snapshots": [first, *(snapshot(s, failed=1) for s in ("headline", "profiled", "final"))],
         "rounds": [
-            {
-                "index": 0,
-                "phase": phase,
-                "batch": 8,
-                "temperature": "0.7",
-                "tokens": 40,
-                "elapsed_ns": "123456",
-                "drafted": 9,
-                "accepted_by_position": [8, 7, 6, 5, 4],
-                "outputs_sha256": digest("7"),
-                "draft_ns": [600, 700],
-                "target_ns": [],
-                "verify_ns": [],
-                "memory_bytes": {"gpu.nvml": str(10**9)},
-                "facts": {"gpu.0.sm_mhz": 1980},
-            }
-            for phase in ("headline", "profiled")
+            measured_round(phase, index, *cell)
+            for phase, cells in order.items()
+            for index, cell in enumerate(cells)
         ],
     }
 
@@ -195,6 +213,8 @@ def measured_arm(name: str, switch: str) -> Body:
 def measurement(half: str = "A1B1") -> Body:
     second = half == "B2A2"
     names = (("B2", "ON"), ("A2", "OFF")) if second else (("A1", "OFF"), ("B1", "ON"))
+    steps = [(f"arm-{name}", "complete") for name, _ in names]
+    changes = {"id": "hold-2", "fence": "8"} if second else {}
     closed = {"hold_id": "hold-1", "fence": "7", "sha256": digest("8"), "restore": "done"}
     first = {
         "role": "first_half",
@@ -207,7 +227,7 @@ def measurement(half: str = "A1B1") -> Body:
         "complete": True,
         "controlled": "fixed-depth-5 common pp4 runtime",
         "hardware_executed": True,
-        **(written_in_hold(id="hold-2", fence="8") if second else written_in_hold()),
+        **written_in_hold(*steps, **changes),
         "timeline": [{"kind": "step", "name": "gates", "begin_ns": "10", "end_ns": "20"}],
         "heartbeats_ns": ["5", "15"],
         "first_half_closed": closed if second else None,
@@ -215,14 +235,14 @@ def measurement(half: str = "A1B1") -> Body:
         "endpoint": {"metric": "tokens_per_second", "temperature": "0.7", "batch": 8},
         "noise_threshold": "0.01",
         "model_sha256": digest("6"),
-        "settings": {"depth": 5},
+        "settings": copy.deepcopy(SETTINGS),
         "arms": [measured_arm(*name) for name in names],
         "summary": {
             "verdict": "UNDECIDED",
-            "effect": "-0.001",
-            "interval_low": "-0.02",
-            "interval_high": "0.02",
-            "drift": "0.003",
+            "effect": "0.000000",
+            "interval_low": "-0.020000",
+            "interval_high": "0.020000",
+            "drift": "0.000000",
         }
         if second
         else None,
@@ -230,6 +250,13 @@ def measurement(half: str = "A1B1") -> Body:
         "libraries": copy.deepcopy(LIBRARIES),
         **gpus(2),
     }
+
+
+def ended(made: Body) -> Body:
+    """The body of a measurement with a journal in which its arms end as it says."""
+    steps = [(f"arm-{one['arm']}", one["verdict"]) for one in made["arms"]]
+    same = {name: made["hold"][name] for name in ("id", "fence")}
+    return {**made, **written_in_hold(*steps, **same)}
 
 
 def preparation() -> Body:
