@@ -150,9 +150,9 @@ def gate(
     as_json: AsJson = False,
 ) -> int:
     """Say whether a worker with the switch on may start here, on this receipt (ExecStartPre)."""
-    from pp4.qualify.host import facts_of_this_machine
     from pp4.qualify.standing import gate as judge
     from pp4.receipts.canonical import read_file
+    from pp4.run.host import facts_of_this_machine
 
     # Both are read before the machine is asked, which takes a while.
     policy, raw = standing_policy(max_age, same_boot), read_file(receipt)
@@ -177,8 +177,8 @@ def status(
 ) -> int:
     """Say what this machine is qualified for, and what ended each other qualification."""
     from pp4.qualify import standing
-    from pp4.qualify.host import facts_of_this_machine
-    from pp4.qualify.machine import ask_or_refusal
+    from pp4.run.host import facts_of_this_machine
+    from pp4.run.machine import ask_or_refusal
 
     call = call_of(context)
     policy = standing_policy(max_age, same_boot)

@@ -30,7 +30,7 @@ def inspect(
     as_json: AsJson = False,
 ) -> int:
     """Say what a checkpoint holds, which rank gets what, and whether it can draft by sampling."""
-    from pp4.qualify.machine import ask_machine
+    from pp4.run.machine import ask_machine
 
     # Another process: this one may not import the side that drafts.
     argv = [sys.executable, "-P", "-m", _LOOKING, str(path)]

@@ -166,10 +166,10 @@ def hold_recover(
     """Bury a HOLD whose holder is gone, and write down what is known of it as a receipt."""
     from pp4.hold.local import BOUND_S
     from pp4.hold.reach import ASK_S, reached
-    from pp4.qualify.receipt import room
     from pp4.qualify.standing import KEPT
     from pp4.receipts.canonical import dump
     from pp4.receipts.store import write_new
+    from pp4.run.receipt import room
 
     call = call_of(context)
     read = file_of(file or "local", call.settings)

@@ -100,8 +100,8 @@ def _asked(
     verb: str, arguments: Mapping[str, object], environment: Mapping[str, str], limit_s: int
 ) -> Mapping[str, object]:
     """Ask another process: this one may not import the side that drafts."""
-    from pp4.qualify.machine import ask_machine
-    from pp4.qualify.receipt import require_packages
+    from pp4.run.machine import ask_machine
+    from pp4.run.receipt import require_packages
 
     require_packages("pp4 replay")
     argv = [sys.executable, "-P", "-m", _PROGRAM, verb, json.dumps(arguments)]

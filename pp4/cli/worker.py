@@ -77,9 +77,9 @@ def serve(
     as_json: AsJson = False,
 ) -> int:
     """Serve drafts of a checkpoint in the foreground, until a signal ends it."""
-    from pp4.qualify.host import facts_of_this_machine, look_at_gpus
-    from pp4.qualify.receipt import require_packages
     from pp4.qualify.starting import Wish, leave
+    from pp4.run.host import facts_of_this_machine, look_at_gpus
+    from pp4.run.receipt import require_packages
     from pp4.wire.serving import settings_of
 
     settings = call_of(context).settings

@@ -54,15 +54,17 @@ gpus = [
 #identity_file = "~/.ssh/id_ed25519"
 #host_key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB"
 
-# What is measured; the pair of models that comes with pp4 if you leave drafter and target out.
+# What is measured; the pair of models that comes with pp4 if you leave the first three out.
 #[model]
-# Directories of checkpoints on the receiving host; both or neither.
+# Directories of checkpoints on the receiving host, and a file of JSON lines there, each the token
+# ids of one prompt; all three or none.
 #drafter = "/srv/models/drafter"
 #target = "/srv/models/target"
+#prompts = "/srv/models/prompts.jsonl"
 # Positions of a block: 4 or 5.
 #depth = 5
 # From 1 to 32 rows.
-#batch_sizes = [1, 3, 8]
+#batch_sizes = [1, 8, 32]
 # From 0 to 2; 0 is greedy.
 #temperatures = [0, 0.7, 1.0]
 

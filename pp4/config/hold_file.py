@@ -46,7 +46,8 @@ _COMMAND_LIMIT_S: Final = 60
 _LONGEST_COMMAND_S: Final = 900
 _DEPTHS: Final = (4, 5)
 _MOST_ROWS: Final = 32
-_BATCH_SIZES: Final = (1, 3, 8)
+_BATCH_SIZES: Final = (1, 8, 32)
+_PAIR: Final = ("drafter", "target", "prompts")
 _HOTTEST: Final = 2
 _TEMPERATURES: Final = (Decimal("0"), Decimal("0.7"), Decimal("1"))
 _SSH_ONLY: Final = ("address", "port", "user", "identity_file", "host_key", "agent", "jump")
@@ -196,14 +197,13 @@ def _login(table: Table, environ: Mapping[str, str] | None) -> Login:
 
 
 def _model(table: Table) -> Model:
-    drafter = fields.path_there_or_none(table, "drafter")
-    target = fields.path_there_or_none(table, "target")
-    if (drafter is None) != (target is None):
-        missing = "drafter" if drafter is None else "target"
-        table.refuse(missing, "drafter and target together, or neither for the bundled pair")
+    pair = {key: fields.path_there_or_none(table, key) for key in _PAIR}
+    missing = [key for key, path in pair.items() if path is None]
+    if 0 < len(missing) < len(_PAIR):
+        expected = "drafter, target and prompts together, or none of them for the bundled pair"
+        table.refuse(missing[0], expected)
     return Model(
-        drafter=drafter,
-        target=target,
+        **pair,
         depth=table.integer("depth", *_DEPTHS, _DEPTHS[1]),
         batch_sizes=fields.integers(table, "batch_sizes", 1, _MOST_ROWS, _BATCH_SIZES),
         temperatures=fields.decimals(table, "temperatures", _HOTTEST, _TEMPERATURES),

@@ -74,7 +74,9 @@ class Model:
 
     Attributes:
         drafter: its checkpoint's directory on the receiving host, None for the bundled one.
-        target: the same of the target; both are given, or neither.
+        target: the same of the target.
+        prompts: file of JSON lines there, each the token ids of one prompt; all three are given,
+            or none.
         depth: positions of a block.
         batch_sizes: different ones, in the order given.
         temperatures: different ones, in the order given, each in its shortest spelling.
@@ -82,6 +84,7 @@ class Model:
 
     drafter: str | None
     target: str | None
+    prompts: str | None
     depth: int
     batch_sizes: tuple[int, ...]
     temperatures: tuple[Decimal, ...]

@@ -26,7 +26,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = {
         "gpus",
     ),
     "receiving_host.jump": _LOGIN,
-    "model": ("drafter", "target", "depth", "batch_sizes", "temperatures"),
+    "model": ("drafter", "target", "prompts", "depth", "batch_sizes", "temperatures"),
     "hop": ("name", *_LOGIN, "python", "state_dir", "host_dir"),
     "quiesce": ("argv", "limit"),
     "restore": ("argv", "limit"),

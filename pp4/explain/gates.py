@@ -215,6 +215,13 @@ PAGES: Final[dict[Code, Page]] = pages(
         "Find the owner of the remaining allocation; a restart of the worker frees it.",
     ),
     (
+        Code.FAILED_ROUNDS,
+        "An arm of a measurement decoded rows without a draft after its baseline was sealed; the "
+        "message has the causes. Its times are not those of drafting.",
+        "The rounds so far, in a receipt that is not complete and claims nothing.",
+        "Look at the worker's log in the HOLD's directory; docs/engine.md explains each cause.",
+    ),
+    (
         Code.CONTROL_NOT_CAUGHT,
         "A planted fault went through a gate. A gate that misses it proves nothing.",
         "A receipt without a good verdict; every arm of the run is void.",

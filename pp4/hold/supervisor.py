@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from pp4.hold.served import Server, listen
 from pp4.hold.sweep import moment
 from pp4.hold.trees import become_subreaper, descendants
 from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
+from pp4.receipts.bindings import ClosedHold
 from pp4.receipts.digests import installed_source
 from pp4.transport.local import LocalTransport
 from pp4.transport.pipes import Pipes
@@ -89,15 +91,34 @@ def _admission(asked: Open) -> Admission:
             Refusal(Code.BAD_FRAME, "supervisor", "a command of pp4", asked.command)
         ) from error
     evidence = [(one.role, one.raw()) for one in asked.evidence]
-    subject = Subject(
-        source_digest=here,
-        gpu_models=frozenset(asked.gpu_models),
-        drivers=frozenset(asked.drivers),
-    )
-    judged = admit(command, evidence, subject)
+    judged = admit(command, evidence, _subject(asked, here))
     if isinstance(judged, Refused):
         raise RefusedError(judged.refusal)
     return judged
+
+
+def _subject(asked: Open, source_digest: str) -> Subject:
+    """What the evidence is held against; times are this host's own."""
+    known = Subject(
+        source_digest=source_digest,
+        gpu_models=frozenset(asked.gpu_models),
+        drivers=frozenset(asked.drivers),
+    )
+    if asked.plan is None:
+        return known
+    first = asked.plan.first_closed
+    closed = None if first is None else ClosedHold(first.hold, first.fence, first.restored)
+    return replace(
+        known,
+        gpu_uuids=frozenset(asked.gpus),
+        model_sha256=asked.plan.model_sha256,
+        shapes=asked.plan.shapes,
+        settings=asked.plan.settings,
+        first_closed=closed,
+        # a child has what is left of its parent, which was judged with all of it
+        bound_ns=None if asked.parent else int(asked.bound_s * 1e9),
+        now=SystemClock().wall(),
+    )
 
 
 def _granted(hold: LocalHold, asked: Open, state_dir: Path) -> Granted:

@@ -18,10 +18,11 @@ from pp4.clock import SystemClock
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.hold.inner import InnerHold, Supervisor
 from pp4.hold.program import run_step
-from pp4.qualify import physical, receipt, rehearsal
-from pp4.qualify.host import look_at_gpus
+from pp4.qualify import physical, rehearsal
 from pp4.qualify.plan import Step
 from pp4.receipts.digests import installed_source
+from pp4.run.host import look_at_gpus
+from pp4.run.receipt import require_packages
 from pp4.wire.facts import read
 from pp4.wire.frames import Model
 from pp4.wire.holds import Given, Granted, Run
@@ -96,7 +97,7 @@ def run(granted: Granted, asked: Gates, supervisor: Supervisor) -> dict[str, Any
     if granted.rehearsal is not (asked.work == "rehearsal"):
         expected = "a rehearsal in a HOLD of names, anything else in one of GPUs"
         raise RefusedError(Refusal(Code.WRONG_KIND, MODULE, expected, asked.work))
-    receipt.require_packages(asked.command)
+    require_packages(asked.command)
     clock, teller = SystemClock(), Teller(supervisor)
     if asked.work == "rehearsal":
         with InnerHold(rehearsal.admission(installed_source()), clock, granted, supervisor) as hold:

@@ -25,11 +25,11 @@ from pp4.hold.window import Window, open_window
 from pp4.qualify import far, hops, receipt, rehearsal
 from pp4.qualify.plan import Step
 from pp4.qualify.progress import Progress
-from pp4.qualify.receipt import Outcome
 from pp4.qualify.wanted import Chosen, Wanted, choose, evidence_for
 from pp4.receipts.canonical import dump
 from pp4.receipts.digests import Source, installed_source
 from pp4.receipts.store import write_new
+from pp4.run.receipt import Outcome, require_same_source, room
 from pp4.wire.facts import read, refusal_of
 from pp4.wire.gpus import GpuReport
 from pp4.wire.holds import Close, HostCommand, Open
@@ -79,7 +79,7 @@ def _gpus_there(place: Place, command: str) -> GpuReport:
         RefusedError: what the host refuses.
         WrongError: its answer is none.
     """
-    return read(GpuReport, place.ask("pp4.qualify.host", command))
+    return read(GpuReport, place.ask("pp4.run.host", command))
 
 
 def _asked(file: HoldFile, chosen: Chosen) -> Open:
@@ -203,7 +203,7 @@ def qualify_on_host(
     with reached(file, source) as place:
         look = partial(_gpus_there, place, wanted.command)
         chosen = choose(file, wanted, given, source, look)
-        with receipt.room(out):
+        with room(out):
             deferred = Deferred(state_dir / CLOSES)
             _deliver(place, file, deferred, progress)
             asked = _asked(file, chosen)
@@ -211,7 +211,7 @@ def qualify_on_host(
                 hops.arrive(window, file, source.digest, progress)
                 told = window.run("gates", far.MODULE, chosen.told.model_dump(mode="json"))
             # the HOLD is closed, its processes are proven dead: only now is there a claim to make
-            receipt.require_same_source(source, wanted.command)
+            require_same_source(source, wanted.command)
             made = read(far.Receipts, told)
             outcome = _stored(made, source, out, window, place)
     _require_all(made, outcome)

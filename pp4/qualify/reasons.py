@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from pp4.errors import Code
-from pp4.qualify.machine import subject_of
 from pp4.receipts.admission import Subject
 from pp4.receipts.bindings import facts_of, unlike
 from pp4.receipts.canonical import shown
@@ -17,6 +16,7 @@ from pp4.receipts.digests import installed_source
 from pp4.receipts.envelope import OpenLeaf
 from pp4.receipts.gates import Qualification
 from pp4.receipts.hardware_checks import BOOT_LEAF
+from pp4.run.machine import subject_of
 from pp4.wire.machine import Machine
 
 _WHAT: Final = {

@@ -15,10 +15,10 @@ from pp4.qualify.context import Context
 from pp4.qualify.gates import REHEARSED
 from pp4.qualify.pair_qualify import pair_qualify
 from pp4.qualify.progress import Progress
-from pp4.qualify.receipt import Outcome
 from pp4.qualify.settings import REHEARSAL, Settings
 from pp4.receipts.admission import Admission, Command, Refused, Subject, admit
 from pp4.receipts.digests import Source, installed_source
+from pp4.run.receipt import Outcome, require_packages, require_same_source, room
 from pp4.transport.local import LocalTransport
 
 COMMAND = "pp4 pair-qualify --dry-run"
@@ -97,14 +97,14 @@ def rehearse(
             during the run.
         UncleanError: something may still run.
     """
-    receipt.require_packages(COMMAND)
+    require_packages(COMMAND)
     source = installed_source()
     admitted = admission(source)
     temporary = load_settings().temp_dir
-    with receipt.room(out):
+    with room(out):
         with open_rehearsal(admitted, LocalTransport(), clock or SystemClock(), temporary) as hold:
             body = run_gates(hold, progress, settings)
         # the HOLD is closed and its processes are proven dead: only now is there a claim to make
-        receipt.require_same_source(source, COMMAND)
+        require_same_source(source, COMMAND)
         outcome = receipt.store(body, source, out / f"rehearsal-{hold.hold_id}.json")
     return replace(outcome, differences=DIFFERENCES)

@@ -9,7 +9,7 @@ from typing import Any
 from pp4.config import INTERPRETED, ON_GPUS
 from pp4.errors import Code, WrongError
 from pp4.hold.open import OpenHold
-from pp4.qualify.asking import Asker
+from pp4.run.asking import Asker
 from pp4.wire.facts import (
     Case,
     Exchange,

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
-from pp4.qualify.machine import subject_of
 from pp4.qualify.reasons import (
     Reason,
     StandingPolicy,
@@ -28,6 +27,7 @@ from pp4.receipts.digests import file_digest, installed_source
 from pp4.receipts.gates import Qualification
 from pp4.receipts.models import KINDS
 from pp4.receipts.verify import Policy, verify_bytes
+from pp4.run.machine import subject_of
 from pp4.wire.facts import read
 from pp4.wire.machine import Machine
 

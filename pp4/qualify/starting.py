@@ -68,7 +68,7 @@ def leave(
         state_dir: where this user's receipts are kept.
         look: asks the driver about the GPUs.
         facts: asks the machine about itself, which takes a while; see
-            :func:`pp4.qualify.host.facts_of_this_machine`.
+            :func:`pp4.run.host.facts_of_this_machine`.
         policy: what else ends a qualification.
 
     Raises:

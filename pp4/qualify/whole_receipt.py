@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pp4.errors import Code
 from pp4.hold.open import OpenHold
-from pp4.qualify import gpu_members, judge, receipt, whole_worker
+from pp4.qualify import gpu_members, judge, whole_worker
 from pp4.qualify.context import Context
 from pp4.qualify.judge.whole_worker import WholeRun
 from pp4.qualify.progress import Progress
 from pp4.receipts.digests import sha256_hex
 from pp4.receipts.hardware_checks import WORKER_BIAS, WORKER_SOLO
+from pp4.run.receipt import hold_of, kernel_row, private_of_host
 from pp4.wire.frozen import FrozenOutput
 from pp4.wire.gpus import GpuReport
 
@@ -59,7 +60,7 @@ def _members(
         "mode": "solo",
         "verdict": "recorded" if code is None else "wrong",
         "limits": [*LIMITS, *context.whole.limits],
-        "hold": receipt.hold_of(hold),
+        "hold": hold_of(hold),
         "definition": {"id": frozen.definition, "sha256": frozen.definition_sha256},
         "query_block": frozen.query_block,
         "n_out": min(one.n_out for one in frozen.outputs),
@@ -75,12 +76,12 @@ def _members(
         },
         # two processes ran on one device, and a receipt of it has one rank
         "kernels": [
-            receipt.kernel_row(WORKER_SOLO, ran.served.kernels[0]),
-            *(receipt.kernel_row(WORKER_BIAS, one) for one in ran.served.bias[:1]),
+            *(kernel_row(WORKER_SOLO, one) for one in ran.served.kernels[:1]),
+            *(kernel_row(WORKER_BIAS, one) for one in ran.served.bias[:1]),
         ],
         "libraries": [library.model_dump() for library in context.record.libraries],
         "elapsed_ns": str(frozen.elapsed_ns),
-        "private": receipt.private_of_host(),
+        "private": private_of_host(),
     }
 
 

@@ -8,37 +8,21 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from pp4.clock import Deadline, SystemClock
-from pp4.config import INTERPRETED, ON_GPUS, SWITCHES
-from pp4.errors import Code, Refusal, WrongError
+from pp4.config import SWITCHES
 from pp4.hold.open import OpenHold
-from pp4.hold.processes import boot_id
-from pp4.qualify.asking import Asker
 from pp4.qualify.context import Context
-from pp4.qualify.gates import looking
 from pp4.qualify.judge.whole_worker import Binary, Identity, WholeRun, binaries
 from pp4.qualify.whole_settings import Whole
+from pp4.run.asking import Asker
+from pp4.run.mapped import shared_objects
+from pp4.run.worker import ASK_S, Server, require_socket
 from pp4.wire.facts import read
-from pp4.wire.frozen import (
-    RANKS,
-    Checkpoint,
-    CheckpointFacts,
-    FrozenFacts,
-    RunFrozen,
-    Served,
-    Settled,
-    TornDown,
-)
-from pp4.wire.holds import Granted
+from pp4.wire.frozen import Checkpoint, CheckpointFacts, FrozenFacts, RunFrozen
 from pp4.wire.serving import ByGrant, Limits, Serve
 
-SERVER: Final = "pp4.worker.serve"
 CLIENT: Final = "pp4.worker.frozen"
-_GRANT_S: Final = 600.0
-"""How long a rehearsal, whose HOLD has no deadline, lets a worker live."""
-_ASK_S: Final = 60.0
 _CHECKPOINT_S: Final = 180.0
 
 
@@ -58,85 +42,6 @@ class _Client:
     def run(self, asked: RunFrozen) -> FrozenFacts:
         """Send a set."""
         return read(FrozenFacts, self._asker.ask("run", asked.model_dump(), asked.limit_s))
-
-
-class _Server:
-    """The worker itself."""
-
-    def __init__(self, hold: OpenHold, label: str, settings: Serve, start_s: float) -> None:
-        kernels = ON_GPUS if hold.gpus else INTERPRETED
-        self._hold, self._label, self._start_s = hold, label, start_s
-        self.channel = hold.start(
-            SERVER,
-            [settings.model_dump_json()],
-            environment={**kernels, SWITCHES[0]: "1"},
-            label=label,
-        )
-        self._asker = Asker(hold, self.channel)
-        self._ranks: tuple[int, ...] = ()
-
-    def serve(self) -> Served:
-        """Hand the grant over and wait until it serves; its ranks are in the books long before.
-
-        Raises:
-            WrongError: ``SUBJECT_MISMATCH``, ranks serve that are in no books.
-        """
-        granted = {"granted": grant_of(self._hold).model_dump(mode="json")}
-        served = read(Served, self._asker.ask("serve", granted, self._start_s, self._own))
-        if served.pids != self._ranks:
-            found = f"ranks {served.pids}"
-            expected = f"those that it has told of: {self._ranks or 'none'}"
-            raise WrongError(Refusal(Code.SUBJECT_MISMATCH, SERVER, expected, found))
-        return served
-
-    def _own(self, event: str) -> None:
-        """Enter ranks in the books as soon as they are told of: they load and compile for long."""
-        told = RANKS.fullmatch(event)
-        if told is None or self._ranks:
-            return
-        self._ranks = tuple(map(int, told.groups()))
-        for rank, pid in enumerate(self._ranks):
-            self._hold.own(pid, f"{self._label}-rank-{rank}")
-
-    def settle(self) -> Settled:
-        """Ask what happened since it was primed."""
-        return read(Settled, self._ask("settle"))
-
-    def tear_down(self) -> TornDown:
-        """End it."""
-        return read(TornDown, self._ask("teardown"))
-
-    def _ask(self, verb: str) -> dict[str, Any]:
-        return self._asker.ask(verb, {}, _ASK_S)
-
-
-def grant_of(hold: OpenHold) -> Granted:
-    """The grant as a run hands it on to a worker, which has no heartbeat of its own.
-
-    A rehearsal that granted itself a HOLD makes one up, with the end that it itself would have.
-    """
-    if hold.granted is not None:
-        return hold.granted
-    deadline = hold.deadline or Deadline.after(SystemClock(), _GRANT_S)
-    bound_s = deadline.limit_ns / 1e9
-    return Granted(
-        hold=hold.hold_id,
-        fence=hold.fence,
-        nonce=hold.nonce,
-        exclusion=hold.exclusion,
-        boot_id=hold.boot_id or boot_id(),
-        gpus=hold.gpus,
-        opened_at=hold.opened_at.isoformat(),
-        bound_s=bound_s,
-        ttl_s=bound_s,
-        deadline_boottime_ns=deadline.start_ns + deadline.limit_ns,
-        transport="ssh" if hold.transport == "ssh" else "local",
-        rehearsal=not hold.gpus,
-        directory=str(hold.directory),
-        public=str(hold.directory),
-        work=str(hold.directory),
-        compiled=str(hold.directory / "compiled"),
-    )
 
 
 def settings_for(
@@ -166,7 +71,7 @@ def settings_for(
         cache_mib=whole.cache_mib,
         permission=ByGrant(),
         waits=context.settings.ordinary,
-        limits=Limits(start_s=whole.start_s, hand_over_s=_CHECKPOINT_S + _ASK_S),
+        limits=Limits(start_s=whole.start_s, hand_over_s=_CHECKPOINT_S + ASK_S),
         state=str(home),
         compiled=str(context.compiled),
     )
@@ -192,14 +97,14 @@ def run(context: Context, whole: Whole, *, solo: bool) -> WholeRun:
     Path(settings.state).mkdir(mode=0o700)
     with ExitStack() as stack:
         # it reads no checkpoint before it has the grant: until then it loads its libraries
-        server = _Server(hold, label, settings, whole.start_s)
+        server = Server(hold, label, settings, whole.start_s, {SWITCHES[0]: "1"})
         stack.callback(hold.stop, server.channel)
         client = _Client(hold, context.label("frozen"))
         stack.callback(hold.stop, client.channel)
         made = client.checkpoint(Checkpoint(path=str(path), sizes=sizes))
         served = server.serve()
-        _require_socket(served, settings)
-        mapped = tuple(looking.shared_objects(pid, context.compiled) for pid in served.pids)
+        require_socket(served, settings)
+        mapped = tuple(shared_objects(pid, context.compiled) for pid in served.pids)
         asked = RunFrozen(socket=served.socket, inputs=whole.inputs, limit_s=whole.run_s)
         frozen = client.run(asked)
         return WholeRun(
@@ -231,10 +136,3 @@ def identity_of(context: Context, ran: WholeRun, solo_kernels: frozenset[Binary]
         solo_kernels=solo_kernels | binaries(ran.served.bias),
         outputs=frozen.outputs,
     )
-
-
-def _require_socket(served: Served, settings: Serve) -> None:
-    """The frozen inputs go to the worker that was started, and to no other."""
-    if served.socket != settings.socket:
-        refusal = Refusal(Code.SUBJECT_MISMATCH, SERVER, settings.socket, served.socket)
-        raise WrongError(refusal)

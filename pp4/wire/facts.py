@@ -9,12 +9,12 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from pp4.errors import Code, Refusal, WrongError
 from pp4.wire.frames import Model
 
-M = TypeVar("M", bound=Model)
+M = TypeVar("M", bound=BaseModel)
 Rank = Annotated[int, Field(ge=0, le=1)]
 Word = Annotated[int, Field(ge=0, le=5)]
 """An error word of a rank; rows may hold other numbers, where a kernel did not come to write."""

@@ -145,7 +145,7 @@ class Served(Model):
     Attributes:
         pids: of both ranks.
         socket: where it listens.
-        kernels: what each rank has loaded, rank 0 first.
+        kernels: what each rank has loaded, rank 0 first; none where the switch is off.
         shape: what that was compiled for.
         bias: what makes bias rows on each rank; empty where that is no kernel.
         libraries: that rank 0 has mapped; none where no GPU is used.
@@ -155,7 +155,7 @@ class Served(Model):
 
     pids: tuple[int, int]
     socket: str
-    kernels: Annotated[tuple[Primed, ...], Field(min_length=1, max_length=2)]
+    kernels: Annotated[tuple[Primed, ...], Field(max_length=2)]
     shape: Shape
     bias: Annotated[tuple[Primed, ...], Field(max_length=2)]
     libraries: tuple[Library, ...]

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from pp4.errors import Code, Refusal, WrongError
+from pp4.receipts.envelope import Facts, Sha256
 from pp4.wire.frames import Model
 
 SOCKET = "socket"
@@ -69,6 +70,30 @@ class Parent(Model):
     origin: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
+class FirstClosed(Model):
+    """How the first HOLD of a measurement ended; see :class:`pp4.receipts.bindings.ClosedHold`."""
+
+    hold: str
+    fence: int
+    restored: bool
+
+
+class Plan(Model):
+    """What a measurement has fixed beforehand; evidence is held against it.
+
+    Attributes:
+        model_sha256: of what decodes.
+        shapes: batch sizes and temperatures.
+        settings: everything else.
+        first_closed: the end of the first HOLD, for the second.
+    """
+
+    model_sha256: Sha256
+    shapes: Facts
+    settings: Facts
+    first_closed: FirstClosed | None = None
+
+
 class Open(Model):
     """Ask a host for a HOLD.
 
@@ -89,6 +114,7 @@ class Open(Model):
         quiesce: run after the locks are taken, before anything is started.
         restore: run on every way out, before the tombstone is written.
         parent: what it is a child of; None for a HOLD that takes the GPUs' locks itself.
+        plan: of a measurement; None for anything else.
     """
 
     command: str
@@ -107,6 +133,7 @@ class Open(Model):
     quiesce: tuple[HostCommand, ...] = ()
     restore: tuple[HostCommand, ...] = ()
     parent: Parent | None = None
+    plan: Plan | None = None
 
 
 class Granted(Model):

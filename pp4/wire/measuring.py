@@ -8,7 +8,7 @@ from pydantic import Field
 
 from pp4.receipts.envelope import Decimal
 from pp4.wire.frames import Model
-from pp4.wire.holds import Given
+from pp4.wire.holds import Given, Plan
 
 Size = Annotated[int, Field(ge=1)]
 Work = Literal["budget", "A1B1", "B2A2"]
@@ -72,8 +72,9 @@ class Measure(Model):
         command: by which it was asked for, for refusals.
         pair: what decodes.
         schedule: of the half; a budget takes it for its shapes.
-        samples: of a budget: rounds of each cell and arm, and starts of each arm's worker.
+        samples: of a budget: rounds of each cell and arm.
         evidence: receipts, judged again on the host.
+        plan: what they are held against; None in a rehearsal.
     """
 
     work: Work
@@ -82,6 +83,7 @@ class Measure(Model):
     schedule: Schedule
     samples: Size = 1
     evidence: tuple[Given, ...] = ()
+    plan: Plan | None = None
 
 
 class Sampled(Model):
@@ -98,15 +100,46 @@ class Measured(Model):
     Attributes:
         arms: :class:`pp4.receipts.runs.MeasuredArm` each; empty for a budget.
         sampled: of a budget; empty for a half.
-        members: what else of the receipt only the host can tell (``hold``, ``journal``,
-            ``private``, ``kernels``, ``libraries``, ``gpus``, versions).
-        refusal: what kept the rest from being measured; the arms then end with a partial one.
+        members: what else of the receipt only the host can tell: ``hold``, ``journal``,
+            ``private``, ``gpus`` and ``evidence``; ``kernels`` and ``libraries`` as far as the
+            arms have loaded any.
+        refusal: what kept the rest from being measured; the arms then end with a partial one, or
+            with one whose growth failed it, or there are none.
     """
 
     arms: tuple[dict[str, Any], ...]
     sampled: tuple[Sampled, ...]
     members: dict[str, Any]
     refusal: dict[str, str] | None = None
+
+
+Step = Literal[
+    "engine",
+    "worker",
+    "connection",
+    "warm-up",
+    "greedy",
+    "headline",
+    "profiled",
+    "teardown",
+]
+"""Phases of an arm, in their order."""
+
+
+class Stepped(Model):
+    """What the step tells when an arm, or a phase of it, begins or ends; for timelines.
+
+    Attributes:
+        arm: which.
+        phase: of it; None for the arm as a whole.
+        event: which end.
+        found: at its end: ``pass`` or ``failed(CODE)``, an arm's verdict.
+    """
+
+    arm: Arm
+    phase: Step | None
+    event: Literal["begin", "end"]
+    found: str | None = None
 
 
 class Rounded(Model):

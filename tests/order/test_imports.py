@@ -16,6 +16,8 @@ _BASE = {*_LEAF, "receipts"}
 _GROUND = {*_BASE, "wire", "config", "clock"}
 _MOVING = {*_GROUND, "transport"}
 _HOLDING = {*_MOVING, "hold"}
+# what every run inside a HOLD has; qualify and measure share it and never see each other
+_RUNNING = {*_HOLDING, "run"}
 _STAGES = {"doctor", "explain", "fleet", "qualify", "measure", "report", "launch"}
 MAY_IMPORT = {
     "errors": set(),
@@ -31,10 +33,11 @@ MAY_IMPORT = {
     "fleet": _HOLDING,
     "launch": _HOLDING,
     "report": _HOLDING,
-    "qualify": _HOLDING,
-    "measure": _HOLDING,
-    "console": {*_HOLDING, *_STAGES},
-    "cli": {*_HOLDING, *_STAGES, "console"},
+    "run": _HOLDING,
+    "qualify": _RUNNING,
+    "measure": _RUNNING,
+    "console": {*_RUNNING, *_STAGES},
+    "cli": {*_RUNNING, *_STAGES, "console"},
     "__main__": {"cli"},
     # the side that runs in rank processes
     "kernels": _LEAF,
@@ -233,6 +236,16 @@ PLANTED = {
         "measure/a.py",
         "import pp4.qualify as q",
         "measure imports pp4.qualify",
+    ),
+    "what runs share sees a run": (
+        "run/a.py",
+        "from pp4.qualify import gates",
+        "run imports pp4.qualify",
+    ),
+    "holding sees what runs share": (
+        "hold/a.py",
+        "from pp4.run.asking import Asker",
+        "hold imports pp4.run",
     ),
     "worker sees the command line": (
         "worker/a.py",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pp4.errors import Code, Exit, RefusedError
-from pp4.qualify import receipt
+from pp4.run import receipt
 from tests.unit.qualify.fakes import passing
 
 

@@ -19,11 +19,12 @@ from pp4.errors import (
     UncleanError,
     WrongError,
 )
-from pp4.qualify import receipt, rehearsal
+from pp4.qualify import rehearsal
 from pp4.qualify.arms import Finding
 from pp4.qualify.gates import REHEARSED
 from pp4.qualify.settings import REHEARSAL
 from pp4.receipts.verify import Policy, verify
+from pp4.run import receipt
 from tests.unit.qualify.fakes import catching, finds, passing, raises
 
 LEAK = Code.LEAK

@@ -53,6 +53,7 @@ FULL = {
     "model": {
         "drafter": "/models/d",
         "target": "/models/t",
+        "prompts": "/models/p.jsonl",
         "depth": 4,
         "batch_sizes": [8, 1],
         "temperatures": [0, "REAL 0.70", "REAL 1.0"],

@@ -11,9 +11,9 @@ import pytest
 
 from pp4 import __version__, cli
 from pp4.errors import Code, Exit, Refusal, RefusedError, UncleanError
-from pp4.qualify.receipt import Outcome
 from pp4.qualify.standing import KEPT
 from pp4.qualify.wanted import Wanted
+from pp4.run.receipt import Outcome
 from tests.unit.receipts.samples import sample
 
 KEYS = {"code", "where", "host", "expected", "source", "found", "left", "next"}

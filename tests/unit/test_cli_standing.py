@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from pp4.qualify import host
-from pp4.qualify import machine as asking
 from pp4.receipts.build import build
 from pp4.receipts.digests import installed_source
+from pp4.run import host
+from pp4.run import machine as asking
 from tests.unit.qualify.gpus import gpu, report
 from tests.unit.qualify.machines import machine
 from tests.unit.receipts import samples

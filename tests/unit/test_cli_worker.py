@@ -11,10 +11,10 @@ import pytest
 
 from pp4.config import INTERPRETED, ON_GPUS
 from pp4.errors import Code, Refusal, RefusedError
-from pp4.qualify import host
-from pp4.qualify import receipt as receipts
 from pp4.receipts.build import build
 from pp4.receipts.digests import file_digest, installed_source
+from pp4.run import host
+from pp4.run import receipt as receipts
 from pp4.transport.worker_socket import ask_status
 from pp4.wire.draft_frames import Decoder, encode
 from pp4.wire.drafts import QUESTIONS, Aborted, Refused, Standing, Status

@@ -75,7 +75,14 @@ def test_every_key_is_read(place):
             host_dir="/srv/pp4",
             gpus=tuple(GPUS),
         ),
-        model=Model("/models/d", "/models/t", 4, (8, 1), (Decimal(0), Decimal("0.7"), Decimal(1))),
+        model=Model(
+            "/models/d",
+            "/models/t",
+            "/models/p.jsonl",
+            4,
+            (8, 1),
+            (Decimal(0), Decimal("0.7"), Decimal(1)),
+        ),
         hops=(
             Hop(
                 "engine",
@@ -118,7 +125,7 @@ def test_defaults(place):
     hop = {key: FULL["hop"][0][key] for key in SMALL["receiving_host"] if key in FULL["hop"][0]}
     more = {"model": {}, "hop": [hop | {"name": "h"}], "restore": [{"argv": ["a"]}]}
     file = load(place, SMALL | more)
-    assert file.model == Model(None, None, 5, (1, 3, 8), (Decimal(0), Decimal("0.7"), Decimal(1)))
+    assert file.model == Model(None, None, None, 5, (1, 8, 32), (*map(Decimal, ("0", "0.7", "1")),))
     assert (file.hops[0].port, file.hops[0].python, file.hops[0].state_dir) == (22, "python3", None)
     assert file.restore == (HostCommand(("a",), 60),)
 

@@ -8,6 +8,7 @@ from pp4.qualify.arms import Facts, Finding, must_catch, must_pass
 from pp4.qualify.context import Context
 from pp4.qualify.gates import looking
 from pp4.qualify.session import facts_of
+from pp4.run.mapped import shared_objects
 from pp4.wire.facts import Identity, Library, Pattern, read
 
 GATE = 0
@@ -103,7 +104,7 @@ def _same_libraries(context: Context) -> Finding:
     found = fingerprints(context, flip=False)
     context.record.libraries = found
     pids = looking.rank_pids(context.hold)
-    ranks = [looking.shared_objects(pid, context.compiled) for pid in pids]
+    ranks = [shared_objects(pid, context.compiled) for pid in pids]
     unlike = context.unlike(libraries={one.name: one.sha256 for one in found})
     code = judge.libraries(found, found) or judge.mapped(ranks)
     return Finding(

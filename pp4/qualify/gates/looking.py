@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pp4.hold.open import OpenHold
 from pp4.qualify.arms import Fact
+from pp4.run.mapped import PATH, mapped
 from pp4.wire.gpus import Gpu
-
-_PATH = 5
-"""Fields of a line of ``/proc/<pid>/maps`` before the path."""
-
-
-def _mapped(pid: int) -> Iterator[list[str]]:
-    try:
-        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
-    except OSError:
-        return  # it is gone, and has nothing mapped
-    for line in lines:
-        fields = line.split(maxsplit=_PATH)
-        if len(fields) > _PATH:
-            yield fields
-
-
-def shared_objects(pid: int, outside: Path) -> str:
-    """Digest of which shared objects a process maps, by identity; empty where it maps none.
-
-    outside: a directory whose files are left out: what a compiler built for each rank.
-    """
-    start = f"{outside.resolve()}/"
-    found = {
-        " ".join(fields[3:])
-        for fields in _mapped(pid)
-        if ".so" in fields[_PATH] and not fields[_PATH].startswith(start)
-    }
-    return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest() if found else ""
 
 
 def rank_pids(hold: OpenHold) -> list[int]:
@@ -57,8 +29,8 @@ def workspaces_mapped(hold: OpenHold) -> tuple[str, ...]:
         owned.label
         for owned in hold.running()
         if any(
-            fields[_PATH].startswith(start) and "/link-" in fields[_PATH]
-            for fields in _mapped(owned.pid)
+            fields[PATH].startswith(start) and "/link-" in fields[PATH]
+            for fields in mapped(owned.pid)
         )
     )
 

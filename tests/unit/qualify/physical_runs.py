@@ -16,13 +16,14 @@ from pp4.config.hold_file import local_hold_file
 from pp4.errors import Code
 from pp4.hold.local import open_local
 from pp4.hold.supervisor import _admission, _granted
-from pp4.qualify import far, held, host, physical, whole_worker
+from pp4.qualify import far, held, physical, whole_worker
 from pp4.qualify.arms import Finding
 from pp4.qualify.context import Context
 from pp4.qualify.gates import FULL, PHYSICAL, SOLO
 from pp4.qualify.progress import Silent
 from pp4.qualify.wanted import Wanted
 from pp4.receipts.plan_checks import floors_of
+from pp4.run import host
 from pp4.transport.local import LocalTransport
 from pp4.wire.facts import Library, Primed, read
 from tests.unit.hold.holds import private

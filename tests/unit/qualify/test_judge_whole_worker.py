@@ -50,6 +50,7 @@ UNSOUND = {
     "one device twice": ({"frozen": frozen(devices=DEVICES[:1] * 2)}, Code.DEVICE_MISMATCH),
     "compiled meanwhile": ({"settled": settled(compilations=(0, 1))}, Code.COMPILED_AFTER_PRIMING),
     "compiled before": ({"served": served(compilations=(1, 0))}, Code.COMPILED_AFTER_PRIMING),
+    "no kernel": ({"served": served(kernels=())}, Code.KERNELS_DIFFER),
     "one rank's kernel": ({"served": served(kernels=(primed(0),))}, Code.KERNELS_DIFFER),
     "two kernels": (
         {"served": served(kernels=(primed(0), primed(1, "other")))},

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pp4.errors import Code, Exit, RefusedError
-from pp4.qualify.naming import without_names
 from pp4.qualify.physical import pair_of
+from pp4.run.naming import without_names
 from pp4.wire.gpus import GpuReport
 from tests.unit.qualify.gpus import PLACES, UUIDS, gpu, report
 

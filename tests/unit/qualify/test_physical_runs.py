@@ -11,7 +11,7 @@ import pytest
 from pp4.clock import Deadline
 from pp4.errors import Code, Exit, Refusal, RefusedError, TimedOutError, UncleanError, WrongError
 from pp4.hold.processes import Owned
-from pp4.qualify import far, held, host, physical, receipt, soak
+from pp4.qualify import far, held, physical, soak
 from pp4.qualify.arms import Finding
 from pp4.qualify.gates import PHYSICAL, SOLO
 from pp4.qualify.pair_qualify import plan
@@ -19,6 +19,7 @@ from pp4.receipts.admission import Command, Refused, Subject, admit
 from pp4.receipts.digests import file_digest, installed_source
 from pp4.receipts.journal import first_break, head
 from pp4.receipts.verify import Policy, verify
+from pp4.run import host, receipt
 from tests.unit.qualify.fakes import finds, raises
 from tests.unit.qualify.gpus import PLACES, UUIDS, gpu, report
 from tests.unit.qualify.physical_runs import LIBRARIES, QUIET, lab, two_gpus

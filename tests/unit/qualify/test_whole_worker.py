@@ -7,21 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from pp4.clock import SystemClock
 from pp4.config import INTERPRETED, ON_GPUS
 from pp4.errors import Code, Refusal, RefusedError, WrongError
-from pp4.hold.inner import InnerHold
-from pp4.hold.processes import boot_id
-from pp4.hold.rehearsal import open_rehearsal
-from pp4.qualify import rehearsal, whole_worker
+from pp4.qualify import whole_worker
 from pp4.qualify.context import Context
 from pp4.qualify.gates import FULL
 from pp4.qualify.judge.whole_worker import binaries
 from pp4.qualify.settings import REHEARSAL, physical
 from pp4.qualify.whole_settings import PHYSICAL, REHEARSED
-from pp4.receipts.digests import installed_source
 from pp4.receipts.models import read_model
-from pp4.transport.local import LocalTransport
 from pp4.wire import Event
 from pp4.wire.holds import Granted
 from pp4.wire.serving import read_settings
@@ -210,22 +204,6 @@ def test_an_answer_that_says_more_or_less_is_refused(started):
         hold.ran()
     assert caught.value.refusal.code is Code.BAD_FRAME
     assert hold.stopped == [hold.client, hold.server]
-
-
-def test_a_step_of_a_hold_hands_on_what_its_host_granted():
-    admitted = rehearsal.admission(installed_source())
-    hold = InnerHold(admitted, SystemClock(), GRANTED, None)
-    assert whole_worker.grant_of(hold) == GRANTED
-
-
-def test_a_rehearsal_hands_on_a_grant_of_names(tmp_path):
-    admitted = rehearsal.admission(installed_source())
-    with open_rehearsal(admitted, LocalTransport(), SystemClock(), tmp_path) as hold:
-        granted = whole_worker.grant_of(hold)
-        assert (granted.hold, granted.fence, granted.nonce) == (hold.hold_id, 1, hold.nonce)
-        assert (granted.rehearsal, granted.gpus, granted.boot_id) == (True, (), boot_id())
-        left_ns = granted.deadline_boottime_ns - SystemClock().boottime_ns()
-        assert 0 < left_ns <= granted.bound_s * 1e9
 
 
 # -- gate 6 -----------------------------------------------------------------------------------

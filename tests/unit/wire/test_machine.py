@@ -3,9 +3,9 @@
 import pytest
 
 from pp4.errors import Code, WrongError
-from pp4.qualify.machine import subject_of
 from pp4.receipts.bindings import kernel_facts
 from pp4.receipts.models import read_model
+from pp4.run.machine import subject_of
 from pp4.wire.facts import read
 from pp4.wire.machine import Machine
 from tests.unit.qualify.machines import NEXT, machine

@@ -17,7 +17,7 @@ from pp4.engine.replay.replaying import replay
 from pp4.errors import BadInputError, Code, Exit, Refusal, UsageError, WrongError
 from pp4.kernels import interpreting
 from pp4.kernels.reference_block import ReferenceBlock
-from pp4.qualify import machine
+from pp4.run import machine
 from tests.unit.engine.replay.cases import closed, opened
 
 CPU = torch.device("cpu")

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from pp4.errors import Code, RefusedError
-from pp4.qualify import host, receipt
-from pp4.qualify import machine as asking
+from pp4.run import host, receipt
+from pp4.run import machine as asking
 from pp4.wire.gpus import GpuReport
 from tests.unit.hold.holds import private
 from tests.unit.qualify.gpus import UUIDS, gpu, report

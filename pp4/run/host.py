@@ -1,6 +1,6 @@
 """Asks this machine about its GPUs, before anything is held.
 
-``python -m pp4.qualify.host COMMAND`` prints what it finds for a run by that command.
+``python -m pp4.run.host COMMAND`` prints what it finds for a run by that command.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pp4.config import Settings, visible_gpus
 from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
 from pp4.hold.exclusion import open_exclusion
-from pp4.qualify.machine import ask_machine
-from pp4.qualify.receipt import require_packages
+from pp4.run.machine import ask_machine
+from pp4.run.receipt import require_packages
 from pp4.wire.facts import read
 from pp4.wire.gpus import GpuReport, first_pair
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from pp4.errors import Code, Refusal, RefusedError, TimedOutError
-from pp4.qualify.machine import ask_machine, ask_or_refusal
 from pp4.qualify.standing import StandingPolicy, gate, status
+from pp4.run.machine import ask_machine, ask_or_refusal
 from tests.unit.qualify.machines import machine
 from tests.unit.receipts import samples
 
