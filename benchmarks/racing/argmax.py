@@ -1,0 +1,81 @@
+"""The argmax of conditioned rows by blocks of columns: the least that a row at T = 0 needs.
+
+Ties go to the lower id, as everywhere.  NaN and +inf are not looked for.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from pp4.kernels.device import bf16, markov, words
+
+BLOCK = 2048
+
+
+@triton.jit
+def nothing(_pointer):
+    """An empty kernel."""
+
+
+@triton.jit
+def _blocks(
+    base, bias, previous, out, columns, first, LOOKED_UP: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Best word of one block of one row; the bias row is the row's own or its token's."""
+    row = tl.program_id(1).to(tl.int64)
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < columns
+    bias_row = row
+    if LOOKED_UP:
+        bias_row = tl.load(previous + row)
+    left = tl.load(base + row * columns + place, mask=inside, other=0)
+    right = tl.load(bias + bias_row * columns + place, mask=inside, other=0).to(tl.int32)
+    pattern = markov.conditioned(left, right)
+    key = tl.where(inside & bf16.is_finite(pattern), bf16.image(pattern), 0).to(tl.int64)
+    word = (key << 32) | ((first + place).to(tl.int64) ^ words.ALL_ONES)
+    tl.store(out + row * tl.num_programs(0) + tl.program_id(0), tl.max(word, 0))
+
+
+@triton.jit
+def _rows(blocks, out, COUNT: tl.constexpr, PADDED: tl.constexpr):
+    """Best word of the blocks of one row."""
+    place = tl.arange(0, PADDED)
+    row = tl.program_id(0)
+    found = tl.load(blocks + row * COUNT + place, mask=place < COUNT, other=0)
+    tl.store(out + row, tl.max(found, 0))
+
+
+def best(base, bias, previous, first):
+    """Best column of each row as a word, value above and inverted id below.
+
+    Args:
+        base: ``[B, columns]`` BF16.
+        bias: ``[rows, columns]`` BF16, one for each token, or ``[B, columns]``.
+        previous: ``[B]`` tokens whose rows of ``bias`` are meant; None where row b is b's own.
+        first: id of the first column.
+
+    Returns:
+        ``[B]`` int64.
+    """
+    batch, columns = base.shape
+    count = -(-columns // BLOCK)
+    blocks = torch.empty((batch, count), dtype=torch.int64, device=base.device)
+    out = torch.empty(batch, dtype=torch.int64, device=base.device)
+    _blocks[(count, batch)](
+        base.view(torch.int16),
+        bias.view(torch.int16),
+        base if previous is None else previous,
+        blocks,
+        columns,
+        first,
+        LOOKED_UP=previous is not None,
+        BLOCK=BLOCK,
+        enable_fp_fusion=False,
+    )
+    _rows[(batch,)](blocks, out, COUNT=count, PADDED=triton.next_power_of_2(count))
+    return out
+
+
+def token_of(found):
+    """``[shards, B]`` words -> ``[B]`` int64 ids of the greatest."""
+    return (found.amax(dim=0) & 0xFFFFFFFF) ^ 0xFFFFFFFF
