@@ -17,11 +17,13 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.racing import inputs, timing
+from benchmarks.racing import inputs, probe_field, timing
 from benchmarks.racing.contenders import Absent
-from benchmarks.racing.field import BY_NAME, PAIR
+from benchmarks.racing.field import BY_NAME, DEPTH, PAIR
 from benchmarks.racing.material import Material
 from benchmarks.racing.setting import Setting
+from pp4.kernels import loading
+from pp4.kernels.graph import capture
 from pp4.kernels.link import Bounds, SharedMemoryLink, SoloLink
 from pp4.kernels.symmetric import Rendezvous, SymmetricMemoryLink
 from pp4.worker import group
@@ -51,17 +53,22 @@ class Meeting:
         backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
         self._store, self._whole = group.join(rank, directory / "group", backend)
         self._rendezvous = Rendezvous(self._store, rank, "race", MEETING)
+        self._links = {}
 
     def agree(self, word):
         """Tell the other rank a word; -> its word."""
         return self._rendezvous.agree("", word)
 
-    @cached_property
-    def link(self):
-        """The pair's link, as the product makes it, once for all blocks."""
+    def link(self, name):
+        """A link, as the product makes it; the one of this name, made at its first use."""
+        if name not in self._links:
+            self._links[name] = self._linked(name)
+        return self._links[name]
+
+    def _linked(self, name):
         if self._device.type == "cuda":
             return SymmetricMemoryLink(
-                Rendezvous(self._store, self.rank, "link", MEETING),
+                Rendezvous(self._store, self.rank, f"link-{name}", MEETING),
                 group=self._whole,
                 device=self._device,
                 peer=torch.device("cuda", 1 - self.rank),
@@ -69,7 +76,7 @@ class Meeting:
                 start=START,
                 bounds=_BOUNDS,
             )
-        own, peer = (self._directory / f"words-{rank}" for rank in (self.rank, 1 - self.rank))
+        own, peer = (self._directory / f"{name}-{rank}" for rank in (self.rank, 1 - self.rank))
         link = SharedMemoryLink(own, peer, rank=self.rank, rows=ROWS, start=START, bounds=_BOUNDS)
         self.agree("made")
         link.connect()
@@ -90,7 +97,12 @@ class Racer:
         self.device = torch.device("cuda", rank) if device == "cuda" else torch.device("cpu")
         self.clock = timing.DeviceClock()
         self._material = None
-        self.verbs = {"race": self.race, "copy": self.copy, "versions": self.versions}
+        self.verbs = {
+            "race": self.race,
+            "copy": self.copy,
+            "versions": self.versions,
+            "probe": self.probe,
+        }
         if device == "cuda":
             torch.cuda.set_device(self.device)
         else:
@@ -135,6 +147,45 @@ class Racer:
             return {"state": "checked"}
         return self._timed(contender, setting, job["replays"])
 
+    def probe(self, job):
+        """Check one step and, where nothing is wrong, time it."""
+        step = probe_field.BY_NAME[job["step"]]
+        agree = self.meeting.agree if step.seats == PAIR else lambda word: word
+        probing = import_module("benchmarks.racing.probing")
+        given = dict(step.given) | job["given"]
+        if step.seats == PAIR:
+            given["link"] = self.meeting.link(step.name)
+        try:
+            probe = getattr(probing, step.make)(self.device, job["batch"], **given)
+        except Absent as error:
+            return {"state": "absent", "found": str(error)}
+        if self.device.type == "cuda":
+            arguments = {**probe.arguments(0), **probe.options}
+            loading.load_as_called(probe.kernel, arguments, device=self.device)
+        found = []
+        for chains in (1, 2):
+            agree("ready")
+            probe.chain()
+            found += probe.check(chains)
+        theirs = agree("red" if found else "good")
+        if found or theirs == "red":
+            return {"state": "red", "found": "; ".join(found[:3]) or "on the other rank"}
+        if not job["replays"]:
+            return {"state": "checked"}
+        return {"state": "timed", **self._priced(probe, step, job["replays"])}
+
+    def _priced(self, probe, step, replays):
+        """Microseconds of one step."""
+        if step.seats == PAIR:
+            self.meeting.agree("timing")
+            found = timing.blocks_us(
+                -(-replays // probe.each), [lambda: probe.launch(0)], self.clock, 1
+            )
+            return timing.told(found, probe.each)
+        graph = capture(probe.chain)
+        found = timing.blocks_us(replays, [graph.replay], self.clock, timing.GROUP)
+        return timing.told(found, DEPTH * probe.each)
+
     def _setting(self, job, paired):
         shards = (self.rank,) if paired else (0, 1)
         wanted = (job["vocab"], job["rank_dim"], shards)
@@ -152,7 +203,7 @@ class Racer:
             tile=job["tile"],
             device=self.device,
             pool=torch.cuda.graph_pool_handle() if cuda else None,
-            link=(lambda: self.meeting.link) if paired else self._solo_link(batch),
+            link=(lambda: self.meeting.link("race")) if paired else self._solo_link(batch),
             agree=self.meeting.agree if paired else lambda word: word,
         )
 

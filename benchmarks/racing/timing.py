@@ -1,6 +1,7 @@
 """Times of replays: events without a host between them, and what is told of them."""
 
 import gc
+import itertools
 import math
 import statistics
 
@@ -59,9 +60,7 @@ def blocks_us(replays, graphs, clock, per_mark):
         clock.settle()
     finally:
         gc.enable()
-    return [
-        clock.between(first, last) / per_mark for first, last in zip(marks, marks[1:], strict=False)
-    ]
+    return [clock.between(first, last) / per_mark for first, last in itertools.pairwise(marks)]
 
 
 def quantile(ordered, share):
@@ -69,9 +68,12 @@ def quantile(ordered, share):
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def told(found):
-    """Microseconds per position out of those of blocks: median, p99, p99.9 and how many."""
-    ordered = sorted(one / DEPTH for one in found)
+def told(found, each=DEPTH):
+    """Microseconds per position out of those of blocks: median, p99, p99.9 and how many.
+
+    ``each``: how many of what is told one block holds.
+    """
+    ordered = sorted(one / each for one in found)
     return {
         "median_us": round(statistics.median(ordered), 3),
         "p99_us": round(quantile(ordered, 0.99), 3),
