@@ -1,7 +1,7 @@
 """The race: pp4's kernel against what else draws one position, in one run, on the same inputs.
 
-``python -m benchmarks.race`` takes two GPUs of one host (``--solo``: one) and tells microseconds per
-position of a chain of five, the token fed to the next on the device, in one CUDA graph.  Each
+``python -m benchmarks.race`` takes two GPUs of one host (``--solo``: one) and tells microseconds
+per position of a chain of five, the token fed to the next on the device, in one CUDA graph.  Each
 contender is checked first; one that is wrong gets no time.  What goes wrong with one contender is
 its line.  Ends with 0, with 1 where a check was red or pp4 itself did not run, with 3 where nothing
 can be measured here.  ``--check-only --device cpu`` checks everything that needs no GPU.
@@ -94,7 +94,7 @@ class Race:
     Args:
         asked: the options.
         crew: the processes.
-        say: is told each line as it comes.
+        say: is told all lines as each comes.
     """
 
     def __init__(self, asked, crew, say):
@@ -108,7 +108,7 @@ class Race:
             names = ("contender", "vocab", "rows", "batch")
             line = {name: job[name] for name in names} | self._line(job)
             self.lines.append(line)
-            self._say(line)
+            self._say(self.lines)
         return self.lines
 
     def _line(self, job):
@@ -173,12 +173,16 @@ def first_words(crew):
     return versions[0], rate
 
 
-def _said(line):
+def _said(lines, record, path):
+    """A word for each line as it comes, and what there is so far for whoever ends the run."""
+    line = lines[-1]
     words = f"{line['contender']} V {line['vocab']} {line['rows']} B {line['batch']}"
     found = line.get("found", "")
     if line["state"] == "timed":
         found = ", ".join(f"{one} {line[one]['group']['median_us']} us" for one in ("warm", "cold"))
     print(f"{words}: {line['state']} {found}", file=sys.stderr, flush=True)
+    if path is not None:
+        leave(record | {"lines": lines}, path)
 
 
 def main(argv=None):
@@ -200,7 +204,7 @@ def main(argv=None):
         record["versions"], rate = first_words(crew)
         record["copy_bytes_per_s"] = rate
         record["start"] = conditions.gpus() if asked.device == "cuda" else None
-        lines = Race(asked, crew, _said).run()
+        lines = Race(asked, crew, lambda lines: _said(lines, record, asked.json)).run()
     record |= {"lines": lines, "end": conditions.gpus() if asked.device == "cuda" else None}
     record["left_out"] = [line for line in lines if line["state"] == "left out"]
     print(table.lines_text(lines))

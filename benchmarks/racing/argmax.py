@@ -9,7 +9,8 @@ import triton.language as tl
 
 from pp4.kernels.device import bf16, markov, words
 
-BLOCK = 2048
+BLOCK, SMALL_BLOCK = 2048, 32
+"""Columns of a block on a GPU, and in the interpreter, where vocabularies are small."""
 
 
 @triton.jit
@@ -37,16 +38,20 @@ def _blocks(
 
 
 @triton.jit
-def _rows(blocks, out, COUNT: tl.constexpr, PADDED: tl.constexpr):
-    """Best word of the blocks of one row."""
+def _greatest(words_ptr, out, row_stride, stride, COUNT: tl.constexpr, PADDED: tl.constexpr,
+              TOKEN: tl.constexpr):  # fmt: skip
+    """The greatest of a row's words, or the token that it names."""
     place = tl.arange(0, PADDED)
     row = tl.program_id(0)
-    found = tl.load(blocks + row * COUNT + place, mask=place < COUNT, other=0)
-    tl.store(out + row, tl.max(found, 0))
+    at = words_ptr + row * row_stride + place * stride
+    word = tl.max(tl.load(at, mask=place < COUNT, other=0), 0)
+    if TOKEN:
+        word = (word & words.ALL_ONES) ^ words.ALL_ONES
+    tl.store(out + row, word)
 
 
-def best(base, bias, previous, first):
-    """Best column of each row as a word, value above and inverted id below.
+def best_of_blocks(base, bias, previous, first):
+    """Best column of each block of each row as a word, value above and inverted id below.
 
     Args:
         base: ``[B, columns]`` BF16.
@@ -55,27 +60,30 @@ def best(base, bias, previous, first):
         first: id of the first column.
 
     Returns:
-        ``[B]`` int64.
+        ``[B, blocks]`` int64.
     """
     batch, columns = base.shape
-    count = -(-columns // BLOCK)
-    blocks = torch.empty((batch, count), dtype=torch.int64, device=base.device)
-    out = torch.empty(batch, dtype=torch.int64, device=base.device)
+    block = BLOCK if base.is_cuda else SMALL_BLOCK
+    count = -(-columns // block)
+    found = torch.empty((batch, count), dtype=torch.int64, device=base.device)
     _blocks[(count, batch)](
         base.view(torch.int16),
         bias.view(torch.int16),
         base if previous is None else previous,
-        blocks,
+        found,
         columns,
         first,
         LOOKED_UP=previous is not None,
-        BLOCK=BLOCK,
+        BLOCK=block,
         enable_fp_fusion=False,
     )
-    _rows[(batch,)](blocks, out, COUNT=count, PADDED=triton.next_power_of_2(count))
+    return found
+
+
+def greatest(found, *, token):
+    """``[B, count]`` words with any strides -> ``[B]`` int64: the greatest, or its token's id."""
+    batch, count = found.shape
+    out = torch.empty(batch, dtype=torch.int64, device=found.device)
+    padded = triton.next_power_of_2(count)
+    _greatest[(batch,)](found, out, *found.stride(), COUNT=count, PADDED=padded, TOKEN=token)
     return out
-
-
-def token_of(found):
-    """``[shards, B]`` words -> ``[B]`` int64 ids of the greatest."""
-    return (found.amax(dim=0) & 0xFFFFFFFF) ^ 0xFFFFFFFF

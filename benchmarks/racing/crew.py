@@ -27,7 +27,6 @@ _QUIET = {
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
     "NVSHMEM_DISABLE_NVLS": "1",
     "TRITON_DISABLE_LINE_INFO": "1",
-    "PYTHONPATH": str(ROOT),
 }
 
 
@@ -79,7 +78,6 @@ class Crew:
 
     def _start(self):
         self._home = tempfile.TemporaryDirectory(prefix="pp4-race-")
-        interpret = "1" if self.device == "cpu" else "0"
         for rank in range(self.seats):
             self._ranks.append(
                 subprocess.Popen(
@@ -90,7 +88,7 @@ class Crew:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     cwd=ROOT,
-                    env=child_environment({**_QUIET, "TRITON_INTERPRET": interpret}),
+                    env=_environment(self.device),
                     preexec_fn=end_with_parent,
                     # compilers that a rank starts end with its group
                     start_new_session=True,
@@ -138,6 +136,14 @@ class Crew:
         if self._home is not None:
             self._home.cleanup()
             self._home = None
+
+
+def _environment(device):
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    interpret = "1" if device == "cpu" else "0"
+    return child_environment(
+        {**_QUIET, "PYTHONPATH": os.pathsep.join(paths), "TRITON_INTERPRET": interpret}
+    )
 
 
 def _told(answers):

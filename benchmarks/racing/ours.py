@@ -17,6 +17,8 @@ class Solo:
         setting: the :class:`benchmarks.racing.setting.Setting` of this race.
     """
 
+    chains = 1
+
     def __init__(self, setting):
         self.setting = setting
         self.head = setting.material.head(setting.tile, setting.rows)

@@ -52,4 +52,5 @@ class Argmax(contenders.Argmax):
 
     def step(self, buffers, index, previous):
         """One gather of a word."""
-        return Step(argmax.token_of(_both(self.best(buffers.base[index], previous))))
+        here = argmax.greatest(self.best(buffers.base[index], previous), token=False)
+        return Step(argmax.greatest(_both(here).T, token=True))

@@ -13,7 +13,7 @@ WARPS = (4, 8)
 class Step:
     """One probe.
 
-    ``make``: the function of :mod:`benchmarks.racing.probing` that builds it, called with ``given``;
+    ``make``: the function of :mod:`benchmarks.racing.probing` that builds it from ``given``;
     ``what``: what one number of it is the time of; ``batched``: whether it depends on the rows.
     """
 

@@ -103,11 +103,13 @@ def ping_pong_flag(
 ):  # fmt: skip
     """Rank 0 sends and waits, rank 1 waits and answers; words, then a flag by release and acquire.
 
-    All rounds together have one budget.
+    All rounds together have one budget.  What the words say is told at the end: each warp reads
+    them for itself, and warps that part ways before a barrier would never end.
     """
     deadline = exchange.deadline_after(budget, INTERPRETED)
     told = exchange.error_at(own_workspace, rows)
     fault = tl.full([], 0, tl.int32)
+    same = tl.full([], 1, tl.int32)
     for turn in range(rounds):
         epoch = start + turn
         if fault == 0:
@@ -118,13 +120,11 @@ def ping_pong_flag(
             fault, _, _ = exchange.wait(flag, epoch, epoch, own_error, told, bounds, INTERPRETED)
             inbox = exchange.inbox_at(own_workspace, 0, epoch)
             found = tl.load(inbox + tl.arange(0, 32), volatile=True)
-            same = tl.min((found == _message(epoch)).to(tl.int32), 0)
-            if (fault == 0) & (same == 0):
-                fault = _PROTOCOL
+            same = tl.minimum(same, tl.min((found == _message(epoch)).to(tl.int32), 0))
             tl.debug_barrier()
             if (rank == 1) & (fault == 0):
                 _send(peer_workspace, rows, epoch, INTERPRETED)
-    tl.store(fault_out, fault)
+    tl.store(fault_out, tl.where((fault == 0) & (same == 0), _PROTOCOL, fault))
 
 
 @triton.jit

@@ -255,15 +255,17 @@ def compiled(probe, arch=90):
     from triton.compiler import ASTSource
 
     arguments = probe.arguments(0)
-    signature, constants = {}, {}
-    for parameter in probe.kernel.params:
+    signature, constants, aligned = {}, {}, {}
+    for place, parameter in enumerate(probe.kernel.params):
         value = arguments[parameter.name]
         if parameter.is_constexpr:
             signature[parameter.name], constants[parameter.name] = "constexpr", value
         elif isinstance(value, torch.Tensor):
             signature[parameter.name] = _TYPES[value.dtype]
+            # what a launch finds out about a tensor of torch by itself
+            aligned[place,] = [["tt.divisibility", 16]]
         else:
             signature[parameter.name] = "i64" if parameter.name in _WIDE else "i32"
-    source = ASTSource(fn=probe.kernel, signature=signature, constexprs=constants)
+    source = ASTSource(probe.kernel, signature, constants, aligned)
     target = GPUTarget("cuda", arch, 32)
     return triton.compile(source, target=target, options=probe.options).asm["ptx"]

@@ -82,11 +82,14 @@ def told(found, each=DEPTH):
     }
 
 
-def measured(replays, graphs, clock):
-    """Both ways to look: around single replays and around GROUP of them."""
+def measured(replays, graphs, clock, chains=1):
+    """Both ways to look: around single replays and around GROUP of them.
+
+    ``chains``: how many chains of DEPTH positions one graph holds.
+    """
     return {
-        "single": told(blocks_us(replays, graphs, clock, 1)),
-        "group": told(blocks_us(replays, graphs, clock, GROUP)),
+        "single": told(blocks_us(replays, graphs, clock, 1), DEPTH * chains),
+        "group": told(blocks_us(replays, graphs, clock, GROUP), DEPTH * chains),
     }
 
 
