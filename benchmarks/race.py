@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from benchmarks.racing import conditions, table
@@ -19,6 +20,8 @@ from benchmarks.racing.field import BY_NAME, FIELD, PAIR
 
 PATIENCE_S = 300.0
 """For one line: compilations, checks, graphs and times of one contender and shape."""
+PATIENT_WITH = 2
+"""Failures of a contender, after each of which the processes are started anew."""
 MOST_ROWS = 64
 # What a GPU takes by default; a CPU interprets the kernels, and small shapes show the same errors.
 _DEFAULTS = {
@@ -99,7 +102,7 @@ class Race:
 
     def __init__(self, asked, crew, say):
         self.asked, self.crew, self._say = asked, crew, say
-        self._began, self._lost = time.monotonic(), set()
+        self._began, self._lost, self._failed = time.monotonic(), set(), Counter()
         self.lines = []
 
     def run(self):
@@ -118,8 +121,8 @@ class Race:
             return {"state": "left out", "found": f"{spent:.0f} s of {self.asked.seconds:g} spent"}
         if entry.seats == PAIR and self.crew.seats < 2:
             return {"state": "absent", "found": "needs two GPUs"}
-        if entry.name in self._lost:
-            return {"state": "left out", "found": "an earlier line of it did not end"}
+        if entry.name in self._lost or self._failed[entry.name] == PATIENT_WITH:
+            return {"state": "left out", "found": "earlier lines of it were lost or failed"}
         before = conditions.gpus() if job["replays"] else None
         try:
             answers = self.crew.ask(job, PATIENCE_S, seats=2 if entry.seats == PAIR else 1)
@@ -127,6 +130,7 @@ class Race:
             self._lost.add(entry.name)
             return {"state": "lost", "found": str(error)}
         line = told(answers)
+        self._failed[entry.name] += line["state"] == "failed"
         if line["state"] in ("red", "failed"):
             # a context that saw an error, or a link whose words are set, is no good for the next
             self.crew.close()

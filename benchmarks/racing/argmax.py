@@ -20,15 +20,15 @@ def nothing(_pointer):
 
 @triton.jit
 def _blocks(
-    base, bias, previous, out, columns, first, LOOKED_UP: tl.constexpr, BLOCK: tl.constexpr
+    base, bias, previous, slot_of, out, columns, first, LOOKED_UP: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Best word of one block of one row; the bias row is the row's own or its token's."""
+    """Best word of one block of one row; the bias row is the row's own or that of its token."""
     row = tl.program_id(1).to(tl.int64)
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = place < columns
     bias_row = row
     if LOOKED_UP:
-        bias_row = tl.load(previous + row)
+        bias_row = tl.load(slot_of + tl.load(previous + row)).to(tl.int64)
     left = tl.load(base + row * columns + place, mask=inside, other=0)
     right = tl.load(bias + bias_row * columns + place, mask=inside, other=0).to(tl.int32)
     pattern = markov.conditioned(left, right)
@@ -50,13 +50,14 @@ def _greatest(words_ptr, out, row_stride, stride, COUNT: tl.constexpr, PADDED: t
     tl.store(out + row, word)
 
 
-def best_of_blocks(base, bias, previous, first):
+def best_of_blocks(base, bias, previous, slot_of, first):
     """Best column of each block of each row as a word, value above and inverted id below.
 
     Args:
         base: ``[B, columns]`` BF16.
-        bias: ``[rows, columns]`` BF16, one for each token, or ``[B, columns]``.
+        bias: ``[slots, columns]`` BF16, or ``[B, columns]``.
         previous: ``[B]`` tokens whose rows of ``bias`` are meant; None where row b is b's own.
+        slot_of: ``[V]`` int32, row of a token; None where there are no tokens.
         first: id of the first column.
 
     Returns:
@@ -70,6 +71,7 @@ def best_of_blocks(base, bias, previous, first):
         base.view(torch.int16),
         bias.view(torch.int16),
         base if previous is None else previous,
+        base if slot_of is None else slot_of,
         found,
         columns,
         first,

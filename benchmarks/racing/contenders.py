@@ -71,7 +71,7 @@ class Chain:
 
     def __init__(self, setting):
         self.setting, self._launched = setting, False
-        self.weights = setting.material.weights(setting.rows)
+        self.weights = (*setting.material.weights(setting.rows), setting.rows == "cached")
 
     def prepare(self, made):
         """One graph with buffers of its own."""
@@ -140,9 +140,9 @@ def drawn(values, ids, uniform):
     return ids.gather(1, place)[:, 0]
 
 
-def selected(base, previous, uniform, table, embedding, output):
+def selected(base, previous, uniform, first, second, cached):
     """One position of :class:`TopK`; -> (tokens, ids, values)."""
-    logits = base + bias_of(previous, table, embedding, output)
+    logits = base + bias_of(previous, first, second, cached)
     values, ids = torch.topk(logits, WIDTH, dim=-1)
     return drawn(values, ids, uniform), ids, values
 
@@ -199,12 +199,12 @@ class Argmax(Chain):
 
     def best(self, base, previous):
         """``[B, blocks]`` int64 words of the best columns here."""
-        table, *_ = self.weights
+        slot_of, table, cached = self.weights
         first = self.setting.material.first
-        if table is not None:
-            return argmax.best_of_blocks(base, table, previous, first)
+        if cached:
+            return argmax.best_of_blocks(base, table, previous, slot_of, first)
         bias = bias_of(previous, *self.weights)
-        return argmax.best_of_blocks(base, bias, None, first)
+        return argmax.best_of_blocks(base, bias, None, None, first)
 
 
 class Empty(Chain):

@@ -15,18 +15,20 @@ SLOTS = 1024
 """Different bias rows; together far more than an L2 cache holds."""
 
 
-def bias_of(previous, table, embedding, output):
-    """The bias as torch's operators make it: ``[B]`` tokens -> ``[B, columns here]`` BF16."""
-    if table is not None:
-        return table.index_select(0, previous)
-    return functional.linear(embedding.index_select(0, previous), output)
+def bias_of(previous, first, second, cached):
+    """The bias as torch's operators make it: ``[B]`` tokens -> ``[B, columns here]`` BF16.
+
+    ``first``, ``second``: what :meth:`Material.weights` gives.
+    """
+    chosen = first.index_select(0, previous)
+    return second.index_select(0, chosen) if cached else functional.linear(chosen, second)
 
 
 class Material:
     """Everything that outlasts an input set.
 
-    Cached rows repeat: token t has the row t modulo SLOTS.  The kernel looks the slot up; the
-    operators of torch get a table with a row for every token, which saves them that look-up.
+    Cached rows repeat: token t has the row t modulo SLOTS.  Everybody looks the slot up, as the
+    product does.
 
     Args:
         vocab: columns, an even number.
@@ -41,7 +43,7 @@ class Material:
         self.first, self.last = shards[0] * split, (shards[-1] + 1) * split
         self.w1 = places.normal(11, (vocab, rank_dim), 1.0, device)
         self.w2 = places.normal(12, (vocab, rank_dim), 0.05, device)
-        self.slots = min(SLOTS, vocab)
+        self.slots = min(SLOTS, vocab // 4)
         self.rows = places.normal(13, (self.slots, vocab), 1.0, device)
         self._heads = {}
 
@@ -52,26 +54,27 @@ class Material:
         return vectorised.markov_bias(self.w1.index_select(0, previous), self.w2)
 
     @cached_property
-    def table(self):
-        """``[V, columns here]`` BF16, a row for every token."""
-        here = self.rows[:, self.first : self.last].contiguous().view(torch.bfloat16)
-        return here.index_select(0, torch.arange(self.vocab, device=self.device) % self.slots)
+    def slot_of(self):
+        """``[V]`` int32, the cached row of each token."""
+        return torch.arange(self.vocab, dtype=torch.int32, device=self.device) % self.slots
 
     @cached_property
-    def embedding(self):
-        """``[V, R]`` BF16."""
-        return self.w1.view(torch.bfloat16)
+    def _table(self):
+        return self.rows[:, self.first : self.last].contiguous().view(torch.bfloat16)
 
     @cached_property
-    def output(self):
-        """``[columns here, R]`` BF16."""
+    def _output(self):
         return self.w2[self.first : self.last].contiguous().view(torch.bfloat16)
 
     def weights(self, rows):
-        """What torch's operators make the bias of: (table, None, None) or (None, W1, W2)."""
+        """What torch's operators make the bias of.
+
+        Cached: ``[V]`` int32 slots and ``[slots, columns here]`` BF16.  Uncached: ``[V, R]`` and
+        ``[columns here, R]`` BF16.
+        """
         if rows == "cached":
-            return self.table, None, None
-        return None, self.embedding, self.output
+            return self.slot_of, self._table
+        return self.w1.view(torch.bfloat16), self._output
 
     @cached_property
     def _bare(self):
@@ -89,5 +92,5 @@ class Material:
         head = Head.build(geometry, *self._bare, shards=self.shards, device=self.device)
         if rows == "uncached":
             return head
-        slot_of = torch.arange(self.vocab, dtype=torch.int32, device=self.device) % self.slots
-        return replace(head, bias=sharded(self.rows, geometry, self.shards), slot_of=slot_of)
+        bias = sharded(self.rows, geometry, self.shards)
+        return replace(head, bias=bias, slot_of=self.slot_of)

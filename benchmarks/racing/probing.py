@@ -22,8 +22,8 @@ COLUMNS = 64640
 """Of one shard of a vocabulary of 129280."""
 ROUNDS = 200
 BUDGET_NS = 5_000_000_000
-POLLS = 1 << 23
-"""Of a wait for words: seconds on a GPU."""
+POLLS, FEW_POLLS = 1 << 23, 60_000
+"""Of a wait for words: seconds, on a GPU and interpreted."""
 _ROW = 1024
 """int32 words of a row: the bytes of 2048 columns of BF16."""
 _HOPS = 64
@@ -213,14 +213,14 @@ def _drawn(lists, key):
 def _exchange(kernel, device, link, given, options):
     """A ping-pong over a link; every launch goes on with later epochs."""
     fault = torch.full((1,), -1, dtype=torch.int32, device=device)
-    rounds = ROUNDS if device.type == "cuda" else 3
+    rounds, polls = (ROUNDS, POLLS) if device.type == "cuda" else (3, FEW_POLLS)
     start = int(link.epochs[0]) + 1
     launched = itertools.count()
 
     def arguments(index):
         return {
             **given, "fault_out": fault, "own_workspace": link.own_address,
-            "peer_workspace": link.peer_address, "rank": link.rank,
+            "peer_workspace": link.peer_address, "rank": link.rank, "max_polls": polls,
             "start": start + rounds * next(launched), "rounds": rounds,
         }  # fmt: skip
 
@@ -233,7 +233,7 @@ def _exchange(kernel, device, link, given, options):
 def flag(device, batch, link):
     """As the product's exchange: words, release of the flag, acquire."""
     given = {
-        "own_error": link.own_error, "rows": link.rows, "budget": BUDGET_NS, "max_polls": POLLS,
+        "own_error": link.own_error, "rows": link.rows, "budget": BUDGET_NS,
         "INTERPRETED": interpreted(kernels.ping_pong_flag),
     }  # fmt: skip
     return _exchange(kernels.ping_pong_flag, device, link, given, {"num_warps": 4})
@@ -241,8 +241,7 @@ def flag(device, batch, link):
 
 def word(device, batch, link):
     """The variant with the epoch in the words."""
-    given = {"max_polls": POLLS}
-    return _exchange(kernels.ping_pong_word, device, link, given, {"num_warps": 1})
+    return _exchange(kernels.ping_pong_word, device, link, {}, {"num_warps": 1})
 
 
 _TYPES = {torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64"}

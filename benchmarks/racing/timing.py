@@ -10,9 +10,9 @@ import torch
 from benchmarks.racing.field import DEPTH
 
 GROUP = 20
-WARM_UP = 60
-_AHEAD_CYCLES = 4_000_000
-"""About 2 ms in which the host fills the queue, so that the GPU never waits for it at first."""
+WARM_UP = 200
+_AHEAD_CYCLES = 40_000_000
+"""About 20 ms in which clocks rise and the host fills the queue."""
 
 
 class DeviceClock:

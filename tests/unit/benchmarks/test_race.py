@@ -49,11 +49,13 @@ def test_every_contender_that_a_cpu_can_run_is_right(program, capsys):
 
 
 def test_every_probe_that_can_be_interpreted_is_right(program):
-    code, record = program(steps)
+    # how many warps a kernel has is nothing to the interpreter: each tile is run once
+    chosen = [step for step in probe_field.STEPS if step.given.get("warps", 4) == 4]
+    code, record = program(steps, "--only", *(step.name for step in chosen))
     assert code == 0
     states = {line["step"]: line["state"] for line in record["lines"]}
     assert states == {
-        step.name: "absent" if step.given.get("pdl") else "checked" for step in probe_field.STEPS
+        step.name: "absent" if step.given.get("pdl") else "checked" for step in chosen
     }
 
 
