@@ -12,7 +12,8 @@ from pp4.kernels.sampled_fused import GREEDY, SAMPLED
 KINDS = ("random", "tied", "adversarial")
 COLD_BYTES = 120_000_000
 """Input sets of together more than this are rotated: twice the L2 cache of an H200."""
-MOST_SETS = 256
+MOST_SETS, FEW_SETS = 256, 3
+"""On a GPU, and on a CPU, where nothing is cold or warm."""
 _MINUS_INFINITY = -0x80
 _256 = 0x4380
 _2_TO_14 = 0x4680
@@ -92,9 +93,9 @@ def _spoil(bits, seed):
                 line.copy_(signs)
 
 
-def cold_sets(batch, columns):
+def cold_sets(batch, columns, most=MOST_SETS):
     """How many sets of base logits, of so many columns here, hold more than COLD_BYTES."""
-    return min(MOST_SETS, COLD_BYTES // (batch * DEPTH * columns * 2) + 1)
+    return min(most, COLD_BYTES // (batch * DEPTH * columns * 2) + 1)
 
 
 class Buffers:

@@ -9,22 +9,31 @@ from pp4.kernels.dyadic24 import WIDTH
 
 
 class _Sampler(Chain):
-    """A chain that draws by FlashInfer's own generator, whose words must lie on the device."""
+    """A chain that draws by FlashInfer's own generator, whose words must lie on the device.
+
+    Args:
+        setting: the :class:`benchmarks.racing.setting.Setting` of this race.
+        library: what stands in for FlashInfer; the installed one where None.
+    """
 
     draws = "own"
 
-    def __init__(self, setting):
-        if setting.device.type != "cuda":
-            raise Absent("FlashInfer needs a GPU")
-        try:
-            self._library = import_module("flashinfer")
-        except ImportError as error:
-            raise Absent(f"flashinfer-python: {error}") from error
+    def __init__(self, setting, library=None):
+        self._library = library or _installed(setting.device)
         super().__init__(setting)
         self._words = {
             "seed": torch.tensor([20261130], dtype=torch.int64, device=setting.device),
             "offset": torch.tensor([0], dtype=torch.int64, device=setting.device),
         }
+
+
+def _installed(device):
+    if device.type != "cuda":
+        raise Absent("FlashInfer needs a GPU")
+    try:
+        return import_module("flashinfer")
+    except ImportError as error:
+        raise Absent(f"flashinfer-python: {error}") from error
 
 
 class TopK(_Sampler):

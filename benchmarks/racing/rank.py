@@ -97,7 +97,7 @@ class Racer:
     def __init__(self, rank, device, directory):
         self.rank, self._directory = rank, directory
         self.device = torch.device("cuda", rank) if device == "cuda" else torch.device("cpu")
-        self.clock = timing.DeviceClock()
+        self.clock = timing.DeviceClock() if device == "cuda" else timing.HostClock()
         self._material = None
         self.verbs = {
             "race": self.race,
@@ -255,7 +255,8 @@ class Racer:
     def _timed(self, contender, setting, replays):
         """Warm and cold times, and a look at what the timed graphs gave."""
         columns = setting.material.last - setting.material.first
-        count = inputs.cold_sets(setting.batch, columns)
+        most = inputs.MOST_SETS if self.device.type == "cuda" else inputs.FEW_SETS
+        count = inputs.cold_sets(setting.batch, columns, most)
         sets = [self._given("timed", 5000 + 10 * number, setting) for number in range(count)]
         ready = [contender.prepare(made) for made in sets]
         told = {"sets": count}

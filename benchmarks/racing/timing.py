@@ -4,19 +4,21 @@ import gc
 import itertools
 import math
 import statistics
+import time
 
 import torch
 
 from benchmarks.racing.field import DEPTH
 
 GROUP = 20
-WARM_UP = 200
 _AHEAD_CYCLES = 40_000_000
 """About 20 ms in which clocks rise and the host fills the queue."""
 
 
 class DeviceClock:
     """Events on the current stream."""
+
+    warm_up = 200
 
     def mark(self):
         """A mark that is made when the GPU gets there."""
@@ -37,6 +39,26 @@ class DeviceClock:
         return first.elapsed_time(last) * 1e3
 
 
+class HostClock:
+    """The host's clock, where replays are over when they return: on a CPU, to try the way."""
+
+    warm_up = 2
+
+    def mark(self):
+        """Seconds."""
+        return time.perf_counter()
+
+    def ahead(self):
+        """There is no queue."""
+
+    def settle(self):
+        """Everything is over."""
+
+    def between(self, first, last):
+        """Microseconds between two marks."""
+        return (last - first) * 1e6
+
+
 def blocks_us(replays, graphs, clock, per_mark):
     """Microseconds of one block, for each mark.
 
@@ -50,7 +72,7 @@ def blocks_us(replays, graphs, clock, per_mark):
     gc.disable()
     try:
         clock.ahead()
-        for turn in range(max(WARM_UP, len(graphs))):
+        for turn in range(max(clock.warm_up, len(graphs))):
             graphs[turn % len(graphs)]()
         marks = [clock.mark()]
         for turn in range(-(-replays // per_mark) * per_mark):

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from benchmarks.racing import inputs, judging
+from benchmarks.racing import inputs, judging, libraries
 from benchmarks.racing.contenders import Step, TopK, drawn
 from benchmarks.racing.judging import Answer
 from benchmarks.racing.material import Material
@@ -21,16 +21,43 @@ def material():
     return Material(VOCAB, 8, CPU, (0, 1))
 
 
-def answered(material, rows, kind="random"):
+def answered(material, rows, kind="random", contender=TopK):
     """A right answer and the inputs that it is right for."""
     setting = Setting(
         material=material, rows=rows, batch=BATCH, tile={}, device=CPU, pool=None, link=None,
         agree=None,
     )  # fmt: skip
     made = inputs.given(kind, 77, BATCH, VOCAB, CPU)
-    prepared = TopK(setting).prepare(made)
+    prepared = contender(setting).prepare(made)
     prepared.replay()
     return prepared.answer(), made
+
+
+class FlashInfer:
+    """What a stand-in for FlashInfer 0.6.4 takes and gives; it draws the most likely."""
+
+    def __init__(self):
+        self.sampling = self
+
+    @staticmethod
+    def top_k(input, k, sorted=False):
+        return tuple(one.flip(1) for one in torch.topk(input, k, dim=1))
+
+    @staticmethod
+    def sampling_from_probs(
+        probs, indices=None, deterministic=True, generator=None, check_nan=False, seed=None,
+        offset=None,
+    ):  # fmt: skip
+        assert (probs.dtype, seed.shape, offset.shape) == (torch.float32, (1,), (1,))
+        return probs.argmax(dim=1).to(torch.int32)
+
+    @staticmethod
+    def top_k_top_p_sampling_from_logits(
+        logits, top_k, top_p, indices=None, filter_apply_order="top_k_first", deterministic=True,
+        generator=None, check_nan=False, seed=None, offset=None,
+    ):  # fmt: skip
+        assert (logits.dtype, top_k, top_p) == (torch.float32, 32, 1.0)
+        return FlashInfer.sampling_from_probs(logits, seed=seed, offset=offset)
 
 
 def found(answer, made, material, rows="cached", draws="uniform"):
@@ -43,6 +70,15 @@ def test_torchs_operators_are_right(material, rows, kind):
     answer, made = answered(material, rows, kind)
     assert found(answer, made, material, rows) == []
     assert found(answer, made, material, rows, "own") == []
+
+
+@pytest.mark.parametrize("rows", ["cached", "uncached"])
+@pytest.mark.parametrize("contender", [libraries.TopK, libraries.Logits])
+def test_flashinfers_sequences_fit_its_signatures(material, rows, contender):
+    for kind in inputs.KINDS:
+        answer, made = answered(material, rows, kind, lambda given: contender(given, FlashInfer()))
+        assert found(answer, made, material, rows, contender.draws) == []
+        assert answer.token.shape == (BATCH, 5)
 
 
 def test_a_draw_beside_the_uniform_number_is_red(material):

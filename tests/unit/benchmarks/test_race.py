@@ -9,6 +9,7 @@ import pytest
 from benchmarks import race, steps
 from benchmarks.racing import field, probe_field
 from benchmarks.racing.crew import Crew
+from benchmarks.racing.inputs import FEW_SETS
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,19 @@ def test_every_probe_that_can_be_interpreted_is_right(program):
     assert states == {
         step.name: "absent" if step.given.get("pdl") else "checked" for step in chosen
     }
+
+
+def test_after_its_checks_a_contender_is_timed_warm_and_cold(ranks):
+    # by the host's clock: the way is that of a GPU, the numbers are none
+    job = {"verb": "race", "contender": "nccl_topk", "vocab": 128, "rows": "cached", "batch": 1}
+    answers = ranks.ask({**job, "rank_dim": 8, "tile": {}, "replays": 21}, 120)
+    for answer in answers:
+        assert answer["state"] == "timed"
+        assert answer["sets"] == FEW_SETS
+        for name in ("warm", "cold"):
+            assert answer[name]["single"]["count"] == 21
+            assert answer[name]["group"]["count"] == 2
+            assert 0 < answer[name]["single"]["median_us"] <= answer[name]["single"]["p999_us"]
 
 
 def test_a_job_that_fails_is_an_answer_and_the_rank_goes_on(ranks):
