@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.racing import conditions, table
-from benchmarks.racing.crew import Crew, LostError
+from benchmarks.racing.crew import Crew, LostError, seats_here
 from benchmarks.racing.field import BY_NAME, FIELD, PAIR
 
 PATIENCE_S = 300.0
@@ -57,16 +57,6 @@ def parsed(argv):
     if asked.replays < 1:
         parser.error(f"--replays: at least one, found {asked.replays}")
     return asked
-
-
-def seats_here(asked):
-    """How many processes can race; 0 where this machine has no GPU for it."""
-    wanted = 1 if asked.solo else 2
-    if asked.device == "cpu":
-        return wanted
-    import torch
-
-    return min(wanted, torch.cuda.device_count())
 
 
 def jobs(asked):

@@ -7,13 +7,14 @@ for an H200 where none is.
 """
 
 import argparse
+import hashlib
 import json
 import sys
 import time
 from pathlib import Path
 
 from benchmarks.racing import conditions
-from benchmarks.racing.crew import Crew, LostError
+from benchmarks.racing.crew import Crew, LostError, seats_here
 from benchmarks.racing.field import PAIR
 from benchmarks.racing.probe_field import BY_NAME, STEPS
 
@@ -94,8 +95,6 @@ def text(lines):
 
 def compile_all(asked):
     """Compile every probe, of a link in this process; -> a line for each."""
-    import hashlib
-
     import torch
 
     from benchmarks.racing import probing
@@ -112,16 +111,6 @@ def compile_all(asked):
         digest = hashlib.sha256(ptx.encode()).hexdigest()
         lines.append({"step": step.name, "ptx_sha256": digest, "s": time.monotonic() - began})
     return lines
-
-
-def seats_here(asked):
-    """How many processes can take part; 0 where this machine has no GPU for it."""
-    wanted = 1 if asked.solo else 2
-    if asked.device == "cpu":
-        return wanted
-    import torch
-
-    return min(wanted, torch.cuda.device_count())
 
 
 def main(argv=None):
@@ -150,7 +139,10 @@ def main(argv=None):
 def run(asked, crew):
     """Every line; -> what is to be left."""
     began, lines = time.monotonic(), []
-    versions = crew.ask({"verb": "versions"}, PATIENCE_S)
+    try:
+        versions = crew.ask({"verb": "versions"}, PATIENCE_S)
+    except LostError as error:
+        versions = [{"lost": str(error)}]
     before = conditions.gpus() if asked.device == "cuda" else None
     for job in jobs(asked):
         line = {"state": "left out", "found": f"{asked.seconds} s spent"}

@@ -138,6 +138,16 @@ class Crew:
             self._home = None
 
 
+def seats_here(asked):
+    """How many processes a run takes, by its options; 0 where this machine has no GPU for it."""
+    wanted = 1 if asked.solo else 2
+    if asked.device == "cpu":
+        return wanted
+    import torch
+
+    return min(wanted, torch.cuda.device_count())
+
+
 def _environment(device):
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     interpret = "1" if device == "cpu" else "0"
