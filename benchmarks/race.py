@@ -56,6 +56,9 @@ def parsed(argv):
         parser.error(f"--batches: 1 to {MOST_ROWS} rows, found {asked.batches}")
     if asked.replays < 1:
         parser.error(f"--replays: at least one, found {asked.replays}")
+    if asked.json is not None and not asked.json.parent.is_dir():
+        # found out now, and not when there is something to lose
+        parser.error(f"--json: a file in a folder that is there, found {asked.json}")
     return asked
 
 

@@ -43,6 +43,9 @@ def parsed(argv):
         asked.batches = [1, 8, 32] if asked.device == "cuda" else [2]
     if asked.replays < 1 or any(not 1 <= batch <= 64 for batch in asked.batches):
         parser.error("--replays: at least one; --batches: 1 to 64 rows")
+    if asked.json is not None and not asked.json.parent.is_dir():
+        # found out now, and not when there is something to lose
+        parser.error(f"--json: a file in a folder that is there, found {asked.json}")
     return asked
 
 

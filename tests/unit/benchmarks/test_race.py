@@ -95,7 +95,13 @@ def test_without_a_gpu_it_says_what_cannot_be_measured(monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     "argv",
-    [["--vocab", "129281"], ["--batches", "65"], ["--replays", "0"], ["--only", "nobody"]],
+    [
+        ["--vocab", "129281"],
+        ["--batches", "65"],
+        ["--replays", "0"],
+        ["--only", "nobody"],
+        ["--json", "no/where"],
+    ],
 )
 def test_bad_options_end_at_once(argv, capsys):
     with pytest.raises(SystemExit):
