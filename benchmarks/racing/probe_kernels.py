@@ -1,4 +1,7 @@
-"""Small kernels that each do one step of the fused kernel, with the product's device functions."""
+"""Small kernels that each do one step of the fused kernel, with the product's device functions.
+
+Loops are whiles: the interpreter of Triton 3.6 does not count to an argument.
+"""
 
 import triton
 import triton.language as tl
@@ -37,9 +40,11 @@ def retire(counter, last):
 def dependent(table, at, steps: tl.int32, WIDTH: tl.constexpr):
     """Row after row, each named by the one before; a row is a tile's part of a bias row."""
     token = tl.load(at)
-    for _ in range(steps):
+    step = 0
+    while step < steps:
         row = tl.load(table + token.to(tl.int64) * WIDTH + tl.arange(0, WIDTH))
         token = tl.max(row, 0)
+        step += 1
     tl.store(at, token)
 
 
@@ -110,8 +115,8 @@ def ping_pong_flag(
     told = exchange.error_at(own_workspace, rows)
     fault = tl.full([], 0, tl.int32)
     same = tl.full([], 1, tl.int32)
-    for turn in range(rounds):
-        epoch = start + turn
+    epoch = start
+    while epoch < start + rounds:
         if fault == 0:
             if rank == 0:
                 _send(peer_workspace, rows, epoch, INTERPRETED)
@@ -124,6 +129,7 @@ def ping_pong_flag(
             tl.debug_barrier()
             if (rank == 1) & (fault == 0):
                 _send(peer_workspace, rows, epoch, INTERPRETED)
+        epoch += 1
     tl.store(fault_out, tl.where((fault == 0) & (same == 0), _PROTOCOL, fault))
 
 
@@ -147,8 +153,8 @@ def ping_pong_word(
     """
     place = tl.arange(0, 32)
     fault = tl.full([], 0, tl.int32)
-    for turn in range(rounds):
-        epoch = start + turn
+    epoch = start
+    while epoch < start + rounds:
         if fault == 0:
             if rank == 0:
                 _send_tagged(peer_workspace, epoch)
@@ -164,4 +170,5 @@ def ping_pong_word(
                 fault = _PROTOCOL
             if (rank == 1) & (fault == 0):
                 _send_tagged(peer_workspace, epoch)
+        epoch += 1
     tl.store(fault_out, fault)
