@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from pp4 import __version__
-from pp4.cli import drafter, fleet, holds, prepare, qualify, replay, worker
+from pp4.cli import drafter, fleet, holds, measure, prepare, qualify, replay, worker
 from pp4.cli.call import AsJson, Call, MaxAge, SameBoot, call_of, standing_policy
 from pp4.config import load_settings
 from pp4.console import Console
@@ -33,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(holds.hold, name="hold")
 app.add_typer(holds.host, name="host")
+app.add_typer(measure.measure, name="measure")
 app.add_typer(drafter.drafter, name="drafter")
 app.add_typer(worker.worker, name="worker")
 app.add_typer(replay.replay, name="replay")

@@ -26,7 +26,8 @@ class Scope(StrEnum):
 Checkpoint = Annotated[
     str | None,
     typer.Option(
-        metavar="DIR", help="Drafter on the host that a worker loads; one is made up otherwise."
+        metavar="DIR|mini",
+        help="Drafter on the host that a worker loads, or pp4's own; one is made up otherwise.",
     ),
 ]
 

@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pp4.console import checkpoints, fleets, replays, seen_holds, workers
+from pp4.console import checkpoints, fleets, measurements, replays, seen_holds, workers
 from pp4.console import standings as qualifications
 from pp4.console.progress import LiveProgress, PlainProgress
 from pp4.console.streams import Stream, visible
+from pp4.console.watching import Silent, Watching
 from pp4.errors import Exit, Refusal, RefusedError
-from pp4.qualify.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from pp4.doctor import Diagnosis
@@ -197,6 +197,22 @@ class Console:
         path = shlex.quote(str(outcome.receipt_path))
         self.line(f"check it with: pp4 verify-receipt --kind {kind} {path}")
 
+    def projection(self, budget: Mapping[str, Any]) -> None:
+        """Print how long a window is projected to take, by a budget; nothing under ``--json``."""
+        if not self.as_json:
+            self._table(measurements.PARTS, measurements.parts(budget))
+
+    def measurement(self, made: Mapping[str, Any]) -> None:
+        """Print how a budget, a half or a rehearsal of one ended: members of the document."""
+        if self.as_json:
+            self.document(made)
+            return
+        for head, rows in measurements.tables(made):
+            self._table(head, rows)
+            self.line()
+        for line in measurements.lines(made):
+            self.line(line)
+
     def answer(self, answer: Answer) -> None:
         """Print whether a worker may start on one receipt, and everything against it."""
         if self.as_json:
@@ -297,7 +313,7 @@ class Console:
             self.refusal(refusal_of(standing.refusal))
 
     @contextmanager
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[Watching]:
         """Watch a run for as long as the block lasts; silent under ``--json``."""
         if self.as_json:
             yield Silent()

@@ -25,6 +25,8 @@ class PlainProgress:
         self._say = say
         self._total = 0
         self._done = 0
+        self._rounds = 0
+        self._over = 0
 
     def planned(self, steps: Sequence[Step]) -> None:
         """List the plan."""
@@ -39,6 +41,15 @@ class PlainProgress:
         """Say what was found, and what should have been where it differs."""
         self._done += 1
         self._say(f"[{self._done}/{self._total}] {_ended(step, found)} ({elapsed_s:.2f} s)\n")
+
+    def measuring(self, rounds: int) -> None:
+        """Begin to count what is measured."""
+        self._rounds, self._over = rounds, 0
+
+    def measured(self, text: str) -> None:
+        """Say what is over."""
+        self._over += 1
+        self._say(f"[{self._over}/{self._rounds}] {visible(text)}\n")
 
     def note(self, text: str) -> None:
         """Pass the line on."""
@@ -73,6 +84,16 @@ class LiveProgress:
         self._bar.advance(self._task)
         if found != step.expected:
             self._bar.console.print(f"{_ended(step, found)} ({elapsed_s:.2f} s)", highlight=False)
+
+    def measuring(self, rounds: int) -> None:
+        """Begin the bar again: the gates are over."""
+        text = f"{rounds} rounds and snapshots"
+        self._bar.reset(self._task, total=rounds, description=text)
+
+    def measured(self, text: str) -> None:
+        """Move the bar on, and name what moved it."""
+        self._bar.advance(self._task)
+        self._bar.update(self._task, description=visible(text))
 
     def note(self, text: str) -> None:
         """Print the line above the bar."""

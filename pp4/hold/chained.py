@@ -31,10 +31,10 @@ class Chained:
     fault: str
 
 
-def read_chained(path: Path) -> Chained:
-    """Read a journal of at most 1 MiB; none there is an empty one."""
+def read_chained(path: Path, limit: int = durable.LIMIT) -> Chained:
+    """Read a journal of at most ``limit`` bytes; none there is an empty one."""
     try:
-        raw = durable.read(path) or b""
+        raw = durable.read(path, limit) or b""
     except Pp4Error as error:
         return Chained((), torn=False, fault=error.refusal.found)
     except ValueError as error:

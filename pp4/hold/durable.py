@@ -17,11 +17,12 @@ from pathlib import Path
 from pp4.errors import Code, Refusal, RefusedError
 from pp4.receipts.canonical import dump, parse, shown
 
-_LIMIT = 1 << 20
+LIMIT = 1 << 20
+"""Bytes of a file of pp4 that is read whole, where nothing else is said."""
 
 
-def read(path: Path) -> bytes | None:
-    """Return the bytes of a regular file of at most 1 MiB, None where there is none.
+def read(path: Path, limit: int = LIMIT) -> bytes | None:
+    """Return the bytes of a regular file of at most ``limit`` bytes, None where there is none.
 
     Raises:
         RefusedError: ``EXCLUSION`` for a symbolic link, ``UNREADABLE`` for anything else.
@@ -32,15 +33,15 @@ def read(path: Path) -> bytes | None:
         with os.fdopen(os.open(path, flags), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise _unreadable(path, "something that is not a file")
-            raw = file.read(_LIMIT + 1)
+            raw = file.read(limit + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise linked(path) from error
         raise _unreadable(path, error.strerror or str(error)) from error
-    if len(raw) > _LIMIT:
-        raise _unreadable(path, f"more than {_LIMIT} bytes")
+    if len(raw) > limit:
+        raise _unreadable(path, f"more than {limit} bytes")
     return raw
 
 

@@ -11,14 +11,10 @@ from pp4.qualify import physical, rehearsal
 from pp4.qualify.far import Gates, Work
 from pp4.receipts.admission import Admission
 from pp4.receipts.digests import Source
+from pp4.run.windows import REHEARSAL_GPUS
 from pp4.wire.gpus import GpuReport, find
 from pp4.wire.holds import Given
 
-REHEARSAL_GPUS = (
-    "GPU-00000000-0000-4000-8000-000000000000",
-    "GPU-00000000-0000-4000-8000-000000000001",
-)
-"""What a rehearsal holds where the HOLD file names no GPU: names that no driver gives."""
 LOCAL = "local"
 """What ``--hold`` calls the embedded HOLD file of this machine."""
 
@@ -31,9 +27,12 @@ class Wanted:
         work: which gates.
         named: what ``--hold`` named: :data:`LOCAL`, or anything else for a file.
         evidence: (role, bytes) of receipts that the run has to match, beside the HOLD file's.
+        of_file: whether the HOLD file's belong to it; in a HOLD in which more is done than the
+            gates, they need not.
         gpu: UUID, its beginning, or index of the one GPU of ``solo``; the first where None.
         soak_minutes: how long exchanges are repeated after the gates.
-        checkpoint: directory of a drafter on the host, for a worker; one is made up where None.
+        checkpoint: directory of a drafter on the host, for a worker, or ``mini`` for the one that
+            comes with pp4, which is brought there; one is made up where None.
     """
 
     work: Work
@@ -42,6 +41,7 @@ class Wanted:
     gpu: str | None = None
     soak_minutes: int = 0
     checkpoint: str | None = None
+    of_file: bool = True
 
     @property
     def command(self) -> str:
@@ -84,7 +84,7 @@ def evidence_for(file: HoldFile, wanted: Wanted) -> list[tuple[str, bytes]]:
     """
     if wanted.work == "solo":
         return list(wanted.evidence)
-    given = [*read_evidence(file), *wanted.evidence]
+    given = [*(read_evidence(file) if wanted.of_file else ()), *wanted.evidence]
     return [] if wanted.work == "rehearsal" else given
 
 

@@ -222,7 +222,7 @@ def no_gpu(monkeypatch):
         raise RefusedError(Refusal(Code.NO_GPU_PAIR, "NVML", "a driver", "none", source="NVML"))
 
     monkeypatch.setattr("pp4.qualify.held._gpus_there", look)
-    monkeypatch.setattr("pp4.qualify.held.open_window", lambda *_: pytest.fail("asked for a HOLD"))
+    monkeypatch.setattr("pp4.run.windows.open_window", lambda *_: pytest.fail("asked for a HOLD"))
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])

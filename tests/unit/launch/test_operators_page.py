@@ -16,6 +16,7 @@ import pytest
 
 from pp4.errors import Code, Exit
 from pp4.hold.supervisor import RESERVE_S
+from tests.faults.test_measure_cuts import MEASURE
 from tests.faults.windows import GPUS, PATIENCE_S, Coordinator, gone, supervisor_of, until
 from tests.faults.windows import told_by as told_of
 from tests.rehearsal.conftest import rehearsed  # noqa: F401 (the one that all tests share)
@@ -46,6 +47,7 @@ REHEARSE = "pp4 pair-qualify --hold hold.toml --dry-run-device --out rehearsal"
 CHECK_REHEARSAL = "pp4 verify-receipt --kind rehearsal rehearsal/*.json"
 PHYSICAL = (
     "pp4 solo-qualify --hold hold.toml",
+    "pp4 solo-qualify --hold hold.toml --checkpoint mini",
     'pp4 pair-qualify --hold hold.toml --solo "$SOLO" --soak 4',
     "pp4 pair-qualify --hold hold.toml",
 )
@@ -60,7 +62,7 @@ CLEAR = (
 CHECK = 'pp4 verify-receipt --kind qualification "$RECEIPT"'
 STANDING = ("pp4 status", 'pp4 gate "$RECEIPT"')
 RUN = {DOCTOR, EXPLAIN, NEW, STATUS, REHEARSE, CHECK_REHEARSAL, END, DRIVER, CLOSE, RECOVER}
-RUN |= {STATUS_THERE, CLEAR, CHECK, *PHYSICAL, *STANDING}
+RUN |= {STATUS_THERE, CLEAR, CHECK, *PHYSICAL, *STANDING, *MEASURE}
 
 
 def test_every_command_of_the_page_is_run_by_a_test():

@@ -8,7 +8,7 @@ from pp4.config import load_settings
 from pp4.config.hold_file import local_hold_file
 from pp4.errors import Code, Refusal, RefusedError, TimedOutError, WrongError
 from pp4.hold.deferred import Deferred
-from pp4.qualify import held
+from pp4.run import windows
 
 HOLD, ADDRESS = "0123456789abcdef", "user@host:22"
 
@@ -39,14 +39,13 @@ def test_a_kept_close_goes_when_it_is_delivered_or_there_is_nothing_to_close(
             raise ends
         return {"why": "abandoned"}
 
-    monkeypatch.setattr(held, "deliver", deliver)
+    monkeypatch.setattr(windows, "deliver", deliver)
     deferred = Deferred(tmp_path / "closes")
     deferred.store(ADDRESS, HOLD, 7, "cancelled")
     deferred.store("user@other:22", "fedcba9876543210", 8, "cancelled")
     place = SimpleNamespace(host=SimpleNamespace(address=ADDRESS), program=None)
-    progress = SimpleNamespace(note=notes.append)
     here = {"PP4_STATE_DIR": "/s", "PP4_HOST_DIR": "/h"}
-    held._deliver(place, local_hold_file(load_settings(here)), deferred, progress)
+    windows.deliver_kept(place, local_hold_file(load_settings(here)), deferred, notes.append)
     # of this host and no other, and said in any case
     assert asked == [(HOLD, 7, ("/s", "/h"), 0.0)]
     assert len(notes) == 1
