@@ -84,7 +84,7 @@ def _wrong(words):
         except typer.TyperException as error:
             return error.format_message()
     if arguments[:1] == ["explain"] and arguments[1:]:
-        return "" if arguments[1] in set(Code) else f"no code {arguments[1]}"
+        return "" if arguments[1].upper() in set(Code) else f"no code {arguments[1]}"
     return ""
 
 

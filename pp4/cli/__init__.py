@@ -20,6 +20,7 @@ import typer
 from pp4 import __version__
 from pp4.cli import drafter, fleet, holds, prepare, qualify, replay, worker
 from pp4.cli.call import AsJson, Call, MaxAge, SameBoot, call_of, standing_policy
+from pp4.cli.help import ByPath, attach
 from pp4.config import load_settings
 from pp4.console import Console
 from pp4.console.endings import Stopped, answer, signals
@@ -27,6 +28,7 @@ from pp4.errors import Code, Exit, Refusal, RefusedError, UsageError
 
 app = typer.Typer(
     help="Qualify a physical pair of GPUs for sampled DSpark drafting; leave checkable receipts.",
+    cls=ByPath,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -190,6 +192,9 @@ def status(
     code = standing.exit_of(found)
     call.console.standings(found, standing.summary(found), code)
     return int(code)
+
+
+attach(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -173,7 +173,7 @@ def status(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Say how a worker is: exit 0 while it serves, 1 failed, 3 not reachable, 4 starting."""
+    """Say how a worker is, and what its ranks failed with."""
     from pp4.console.workers import exit_of
     from pp4.transport.worker_socket import ask_status
 
