@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from pp4 import __version__
-from pp4.cli import drafter, fleet, holds, prepare, qualify, replay, worker
+from pp4.cli import completing, drafter, fleet, holds, prepare, qualify, replay, worker
 from pp4.cli.call import AsJson, Call, MaxAge, SameBoot, call_of, standing_policy
 from pp4.cli.help import ByPath, attach
 from pp4.config import load_settings
@@ -65,8 +65,16 @@ app.command("prepare")(prepare.prepare)
 @app.command("verify-receipt")
 def verify_receipt(
     context: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Receipts to check.")],
-    kind: Annotated[str | None, typer.Option(help="Refuse a receipt of another kind.")] = None,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Receipts to check.", autocompletion=completing.receipts
+        ),
+    ],
+    kind: Annotated[
+        str | None,
+        typer.Option(help="Refuse a receipt of another kind.", autocompletion=completing.kinds),
+    ] = None,
     allowed_signers: Annotated[
         Path | None, typer.Option(help="File of keys (ssh-keygen) whose signatures count.")
     ] = None,
@@ -111,7 +119,10 @@ def verify_receipt(
 def explain(
     context: typer.Context,
     code: Annotated[
-        str | None, typer.Argument(metavar="[CODE]", help="As a refusal names it.")
+        str | None,
+        typer.Argument(
+            metavar="[CODE]", help="As a refusal names it.", autocompletion=completing.codes
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -146,7 +157,12 @@ def doctor(
 @app.command()
 def gate(
     context: typer.Context,
-    receipt: Annotated[Path, typer.Argument(metavar="RECEIPT", help="A qualification.")],
+    receipt: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RECEIPT", help="A qualification.", autocompletion=completing.receipts
+        ),
+    ],
     max_age: MaxAge = None,
     same_boot: SameBoot = False,
     as_json: AsJson = False,
@@ -170,7 +186,9 @@ def status(
     places: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[PLACE...]", help="Receipts, or directories of them, beside those kept here."
+            metavar="[PLACE...]",
+            help="Receipts, or directories of them, beside those kept here.",
+            autocompletion=completing.receipts,
         ),
     ] = None,
     max_age: MaxAge = None,

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from pp4.cli import completing
 from pp4.cli.call import AsJson, call_of
 from pp4.errors import Code, Exit, Refusal, UsageError
 
@@ -78,7 +79,14 @@ def plan(
 @emit.command("slurm")
 def emit_slurm(
     context: typer.Context,
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A file of pp4 fleet plan --out.")],
+    plan: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PLAN",
+            help="A file of pp4 fleet plan --out.",
+            autocompletion=completing.receipts,
+        ),
+    ],
     out: Annotated[
         Path, typer.Option(help="A new directory, which all nodes see under the same path.")
     ],
@@ -110,9 +118,13 @@ def report(
         typer.Argument(
             metavar="PLACE...",
             help="The directory of a run; receipts, or directories of them, with --plan.",
+            autocompletion=completing.receipts,
         ),
     ],
-    plan: Annotated[Path | None, typer.Option(help="The plan that receipts belong to.")] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="The plan that receipts belong to.", autocompletion=completing.receipts),
+    ] = None,
     share: Annotated[
         str,
         typer.Option(

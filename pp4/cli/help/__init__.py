@@ -77,6 +77,9 @@ def attach(app: typer.Typer) -> None:
         said = HELP.get(path)
         if said is not None:
             command.short_help, command.epilog = said.short, said.epilog
+    for group in app.registered_groups:
+        # a shell that completes shows it too
+        group.short_help = LINES.get(group.name or "", group.short_help)
 
 
 def commands(app: typer.Typer, above: str = "") -> Iterator[tuple[str, Any]]:

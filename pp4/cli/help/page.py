@@ -38,8 +38,8 @@ class Help:
         leaves: what is there afterwards that was not before.
         examples: lines of a shell that can be typed, at most :data:`WIDTH` characters each; one
             that is longer goes on in the next after a backslash.
-        exits: exit codes that it can end with beside those that any command can, and meanings of its
-            own; an empty text stands for the meaning that a code has everywhere.
+        exits: exit codes that it can end with, beside those that any command can, and what they
+            mean here; an empty text stands for what a code means everywhere.
         see: commands and pages to go on with.
     """
 
