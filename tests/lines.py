@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import typer
 from typer.core import TyperCommand
+from typer.main import get_command
 
 from pp4 import cli
 from pp4.cli.call import Call
@@ -19,8 +20,13 @@ from pp4.config import load_settings
 from pp4.console import Console
 from pp4.errors import Code
 
-OTHERS = {"chmod", "ls", "mv", "nvidia-smi", "pip", "ps", "python", "ssh", "unset"}
+OTHERS = {
+    *("cat", "chmod", "chown", "export", "ls", "mv", "nvidia-smi", "pip", "printf", "ps"),
+    *("python", "rm", "ssh", "unset"),
+}
 """Other programs that refusals and pages send people to."""
+COMING = "measure"
+"""A command that admission sends people to, and that comes with the measurements."""
 _IN_FRONT = {"sudo", "env"}
 _ENDS = {";", "&", "&&", "|", "||", "(", ")"}
 _NAME = re.compile(r"pp4( [a-z][a-z-]*)+")
@@ -75,17 +81,24 @@ def _strange(words):
 def _wrong(words):
     """What is wrong with one command of pp4; a number is meant by NUMBER, as on a page of help."""
     arguments = ["1" if word == "NUMBER" else word for word in words[1:]]
+    if arguments[:1] == [COMING] and COMING not in _parser().commands:
+        return ""
     silent = io.StringIO()
     with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
         call = Call(load_settings({}), Console(color=False))
         try:
             with patch.object(TyperCommand, "invoke", _reached):
-                cli.app(arguments, prog_name="pp4", standalone_mode=False, obj=call)
+                _parser().main(arguments, prog_name="pp4", standalone_mode=False, obj=call)
         except typer.TyperException as error:
             return error.format_message()
-    if arguments[:1] == ["explain"] and arguments[1:]:
+    if arguments[:1] == ["explain"] and arguments[1:] and not arguments[1].startswith("-"):
         return "" if arguments[1].upper() in set(Code) else f"no code {arguments[1]}"
     return ""
+
+
+@cache
+def _parser():
+    return get_command(cli.app)
 
 
 def _reached(command, context):
