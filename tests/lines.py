@@ -27,6 +27,7 @@ OTHERS = {
 """Other programs that refusals and pages send people to."""
 COMING = "measure"
 """A command that admission sends people to, and that comes with the measurements."""
+_AT_ONCE = {"--install-completion", "--show-completion"}
 _IN_FRONT = {"sudo", "env"}
 _ENDS = {";", "&", "&&", "|", "||", "(", ")"}
 _NAME = re.compile(r"pp4( [a-z][a-z-]*)+")
@@ -81,6 +82,9 @@ def _strange(words):
 def _wrong(words):
     """What is wrong with one command of pp4; a number is meant by NUMBER, as on a page of help."""
     arguments = ["1" if word == "NUMBER" else word for word in words[1:]]
+    if arguments and arguments[-1] in _AT_ONCE:
+        # these act while they are parsed, on the files of whoever runs the tests
+        arguments = arguments[:-1] or ["--help"]
     if arguments[:1] == [COMING] and COMING not in _parser().commands:
         return ""
     silent = io.StringIO()

@@ -40,6 +40,8 @@ def differs(shown, printed):
 
     ``...`` stands for anything, and blanks may be more or fewer: columns are as wide as they need.
     """
+    # what is left out may be nothing, and then the blanks on its two sides are one
+    shown = re.sub(r"\s*\.\.\.\s*", "...", shown)
     checker, example = doctest.OutputChecker(), doctest.Example("", shown)
     if checker.check_output(shown, printed, _LIKE):
         return ""

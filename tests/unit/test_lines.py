@@ -46,6 +46,9 @@ def test_a_line_that_does_not_exist_is_caught(line):
 def test_nothing_is_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert wrong_with("pp4 hold new hold.toml") == ""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert wrong_with("pp4 --install-completion") == ""
+    assert wrong_with("pp4 --show-completion") == ""
     assert list(tmp_path.iterdir()) == []
 
 

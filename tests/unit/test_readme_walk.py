@@ -47,3 +47,5 @@ def test_a_difference_is_seen():
     assert differs(shown, printed.replace("no", "one", 1))
     assert differs("a\n...\nd\n", "a\nb\nc\nd\n") == ""
     assert differs("a\n...\nd\n", "a\nb\nc\n")
+    assert differs("a\n...\nd\n", "a\nd\n") == ""
+    assert differs("a  ...  d\n", "a d\n") == ""
