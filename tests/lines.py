@@ -21,7 +21,7 @@ from pp4.console import Console
 from pp4.errors import Code
 
 OTHERS = {
-    *("cat", "chmod", "chown", "export", "ls", "mv", "nvidia-smi", "pip", "printf", "ps"),
+    *("cat", "chmod", "chown", "cp", "export", "ls", "mv", "nvidia-smi", "pip", "printf", "ps"),
     *("python", "rm", "ssh", "unset"),
 }
 """Other programs that refusals and pages send people to."""

@@ -14,13 +14,17 @@ from tests.lines import OTHERS, wrong_with
 
 LONGEST = 400
 """Characters of what was expected, found or left, so that it fits on a screen."""
-MOST_OF_A_PLACE = 20
+MOST_OF_A_PLACE = 5
 """So many refusals of one line of code are looked at in a run: the next differ in values alone."""
 _NOISE = re.compile(
     r"<class |<function |\bobject at 0x|\b0x[0-9a-f]{9,}|Traceback|PosixPath\("
     r"|(?:^|[\s(,=])b['\"]|\[Errno "
 )
-_VERBS = {"choose", "run", "switch", "start", "close", "look", "wait", "ask", "compare"}
+_VERBS = {
+    *("ask", "choose", "close", "compare", "convert", "look", "put", "restart", "run", "start"),
+    *("stop", "switch", "wait"),
+}
+"""How a sentence begins that says what to do where no command does it."""
 _BETWEEN = {"dataclasses", "pp4.errors"}
 """Modules that make a refusal for whoever calls them."""
 _PASSED_ON = {"pp4.wire.facts"}
@@ -50,7 +54,7 @@ def flaws(refusal):
 
 def _flaws_of_next(text):
     first = text.partition(" ")[0]
-    if not text or (first in _VERBS and len(text) <= 100 and not text.endswith(".")):
+    if not text or (first in _VERBS and len(text) <= LONGEST // 2 and not text.endswith(".")):
         return []
     if first not in OTHERS | {"pp4", "sudo"}:
         return [f"next is neither a command nor says what to do: {text}"]
