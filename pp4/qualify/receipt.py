@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
-from pp4.errors import Code, Exit, Refusal, RefusedError, WrongError, reason_of
+from pp4.errors import Code, Exit, Refusal, RefusedError, WrongError
 from pp4.hold.open import OpenHold
 from pp4.hold.processes import boot_id
 from pp4.qualify.context import Context
@@ -92,9 +92,7 @@ def room(out: Path) -> Iterator[None]:
                 link.unlink()
         except OSError as error:
             raise RefusedError(
-                Refusal(
-                    Code.UNWRITABLE, str(out), "a directory that takes a receipt", reason_of(error)
-                )
+                Refusal(Code.UNWRITABLE, str(out), "a directory that takes a receipt", str(error))
             ) from error
         yield
     except BaseException:
