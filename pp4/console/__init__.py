@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pp4.console import checkpoints, fleets, measurements, replays, seen_holds, workers
+from pp4.console import pages as explained
 from pp4.console import standings as qualifications
 from pp4.console.progress import LiveProgress, PlainProgress
 from pp4.console.streams import Stream, visible
@@ -123,9 +125,9 @@ class Console:
         if self.as_json:
             self.document(page.as_dict())
             return
-        self.line(str(page.code))
-        for title, text in (("cause", page.cause), ("left", page.left), ("way out", page.way_out)):
-            self.line(f"  {title:<8} {text}")
+        width = shutil.get_terminal_size().columns if self._out.terminal else None
+        for line in explained.lines(page, width):
+            self.line(line)
 
     def pages(self, pages: Sequence[Page]) -> None:
         """Print every code with its cause."""
