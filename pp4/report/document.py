@@ -96,6 +96,7 @@ class Document:
         plain: all other receipts.
         limits: what is not established, each once, with the files that say so.
         chain: the trees of evidence.
+        count: receipts.
     """
 
     comparisons: tuple[ComparisonFigures, ...]
@@ -104,6 +105,7 @@ class Document:
     plain: tuple[PlainFigures, ...]
     limits: tuple[tuple[str, tuple[str, ...]], ...]
     chain: tuple[Link, ...]
+    count: int
 
     def as_dict(self) -> dict[str, object]:
         """Return plain JSON-ready values."""
@@ -167,6 +169,7 @@ def document(files: Sequence[Given], describe: Describe) -> Document:
         ),
         limits=_limits(files),
         chain=trees(files),
+        count=len(files),
     )
 
 
@@ -188,7 +191,7 @@ def _limits(files: Sequence[Given]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     for one in files:
         for text in one.says:
             found.setdefault(text, []).append(one.file)
-    return tuple((text, tuple(names)) for text, names in found.items())
+    return tuple((text, tuple(dict.fromkeys(names))) for text, names in found.items())
 
 
 def _header(given: Given) -> dict[str, object]:

@@ -21,7 +21,7 @@ class Link:
         made_at: when it was made, where it says so.
         digest: the receipt's own, None where it is missing.
         below: what it rests on; empty where it was told above already.
-        told: whether its own evidence stands at an earlier place of the tree.
+        told: whether it stands at an earlier place of the tree with everything about it.
         intact: whether the file verifies.
     """
 
@@ -68,7 +68,7 @@ def _link(role: str, one: Given, known: Mapping[str, Given], told: set[str]) -> 
     # A reference is the digest of bytes that existed before, so nothing can rest on itself; what
     # several rest on is told once.
     receipt = one.receipt
-    again = one.sha256 in told and bool(receipt.evidence)
+    again = one.sha256 in told
     told.add(one.sha256)
     verdict = getattr(receipt, "verdict", None)
     return Link(

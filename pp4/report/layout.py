@@ -17,6 +17,7 @@ class Table:
         rows: texts, as many as there are columns.
         words: how many columns from the left are words; the others are numbers.
         marked: rows that are set in bold.
+        wraps: whether the last column is long text.
     """
 
     caption: str
@@ -24,6 +25,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     words: int = 1
     marked: frozenset[int] = frozenset()
+    wraps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,6 @@ class Head:
     notes: tuple[str, ...] = ()
     drawing: Drawing | None = None
     facts: tuple[tuple[str, str], ...] = ()
-    good: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from pp4.receipts.figures import Cell, Latency
+from pp4.receipts.figures import Cell, Latency, Paired
 from pp4.report.acceptance import SWITCHES, Acceptance
 from pp4.report.document import ComparisonFigures
 from pp4.report.latency import Distribution, distributions
@@ -17,7 +17,7 @@ from pp4.report.plots import ratios as ratios_plot
 from pp4.report.plots import verdict as verdict_plot
 from pp4.report.standing import clocks_section, memory_section, timeline_section
 from pp4.report.verdict import CONTROLLED
-from pp4.report.words import NONE, brief, interval, milliseconds, percent, rate
+from pp4.report.words import NONE, interval, milliseconds, percent, rate
 
 
 def part_of(one: ComparisonFigures, number: int = 0) -> Part:
@@ -64,8 +64,8 @@ def _facts(one: ComparisonFigures) -> Iterator[tuple[str, str]]:
             f"HOLD {hold.id}, fence {hold.fence}, over {hold.transport}; "
             f"{receipt.made_at or 'no date'}; {state}",
         )
-    yield "Model", brief(last.model_sha256)
-    yield "Source", f"{brief(last.source.digest)}, pp4 {last.tool.version}"
+    yield "Model", last.model_sha256
+    yield "Source", f"{last.source.digest}, pp4 {last.tool.version}"
     yield (
         "Settings",
         ", ".join(
@@ -85,7 +85,7 @@ def _speed(one: ComparisonFigures) -> Section | None:
         return None
     table = Table(
         "Tokens per second by cell",
-        ("T", "batch", "OFF, tokens/s", "ON, tokens/s", "change", "95 % interval", "pairs"),
+        ("T", "batch", "change", "95 % interval", "OFF, tokens/s", "ON, tokens/s", "pairs"),
         tuple(_speed_row(cell) for cell in cells),
         words=0,
         marked=frozenset(place for place, cell in enumerate(cells) if cell.primary),
@@ -105,12 +105,12 @@ def _speed_row(cell: Cell) -> tuple[str, ...]:
     return (
         cell.temperature,
         str(cell.batch),
-        NONE if cell.off is None else rate(float(cell.off.tokens_per_second)),
-        NONE if cell.on is None else rate(float(cell.on.tokens_per_second)),
         NONE if cell.log_ratio is None else percent(float(cell.log_ratio)),
         "not computed"
         if cell.interval is None
         else interval(float(cell.interval.low), float(cell.interval.high)),
+        NONE if cell.off is None else rate(float(cell.off.tokens_per_second)),
+        NONE if cell.on is None else rate(float(cell.on.tokens_per_second)),
         " + ".join(str(len(series.rounds)) for series in cell.series),
     )
 
@@ -143,11 +143,11 @@ def _drift(one: ComparisonFigures) -> Section | None:
     )
 
 
-def _pairs_table(half: str, rounds: Sequence[object]) -> Table:
+def _pairs_table(half: str, rounds: Sequence[Paired]) -> Table:
     return Table(
         f"Pairs of the primary cell, half {half}",
         ("round", "change"),
-        tuple((str(pair.index), percent(float(pair.log_ratio), 2)) for pair in rounds),  # type: ignore[attr-defined]
+        tuple((str(pair.index), percent(float(pair.log_ratio), 2)) for pair in rounds),
         words=0,
     )
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from pp4.report.document import BudgetFigures, Document, GatesFigures, PlainFigures
 from pp4.report.gates import ArmRow, GateFigures
 from pp4.report.layout import Head, Panel, Section, Table
 from pp4.report.plots import budget as budget_plot
-from pp4.report.words import NONE, brief, span
+from pp4.report.words import NONE, span
 
 KINDS = {
     "qualification": "Qualification of the pair",
@@ -43,8 +44,8 @@ def head_of(document: Document) -> Head:
         _sentence(one),
         facts=(
             ("Made", made),
-            ("File", one.given.file),
-            ("Source", f"{brief(receipt.source.digest)}, pp4 {receipt.tool.version}"),
+            ("File", PurePath(one.given.file).name),
+            ("Source", f"{receipt.source.digest}, pp4 {receipt.tool.version}"),
         ),
     )
 
@@ -64,8 +65,14 @@ def _sentence(one: GatesFigures | BudgetFigures | PlainFigures) -> str:
     return one.facts[1].text if len(one.facts) > 1 else ""
 
 
-def gates_section(one: GatesFigures, number: int) -> Section:
-    """Tell the gates of one receipt with their planted faults."""
+def gates_section(one: GatesFigures, number: int, half: str = "") -> Section:
+    """Tell the gates of one receipt with their planted faults.
+
+    Args:
+        one: the receipt.
+        number: tells the section from others of its kind.
+        half: in whose HOLD they ran, where that half is on the page.
+    """
     receipt = one.receipt
     lost = sum(not gate.holds for gate in one.gates)
     gpus = ", ".join(sorted({gpu.name for gpu in receipt.gpus})) or "no GPU"
@@ -76,7 +83,7 @@ def gates_section(one: GatesFigures, number: int) -> Section:
     )
     return Section(
         f"gates-{number}",
-        f"{KINDS[receipt.kind]}: {receipt.verdict}",
+        f"Gates of the {half} HOLD" if half else KINDS[receipt.kind],
         lead,
         tables=(_gates_table(one.gates),),
         details=(_arms_table(one.gates),),
@@ -139,6 +146,7 @@ def budget_section(one: BudgetFigures, number: int) -> Section:
     """Tell the parts of a projected window."""
     receipt = one.receipt
     total = int(receipt.projected_ns)
+    fits = "fits" if receipt.verdict == "fits" else "does not fit"
     rows = [
         (
             part.name,
@@ -159,9 +167,10 @@ def budget_section(one: BudgetFigures, number: int) -> Section:
     )
     return Section(
         f"budget-{number}",
-        f"{KINDS['budget']}: {receipt.verdict}",
-        f"Projected {span(total)} of a bound of {span(int(receipt.bound_ns))}; the worst measured "
-        f"time of each part, with its margin. Expires {receipt.expires_at}.",
+        KINDS["budget"],
+        f"The window {fits}: projected {span(total)} of a bound of {span(int(receipt.bound_ns))}, "
+        "which is the worst measured time of each part with its margin. Expires "
+        f"{receipt.expires_at}.",
         panels=(Panel(budget_plot.draw(receipt, number)),),
         tables=(table,),
     )
@@ -174,6 +183,6 @@ def plain_section(one: PlainFigures, number: int) -> Section:
     return Section(
         f"other-{number}",
         KINDS.get(kind, kind),
-        f"{one.given.file}, {one.given.receipt.made_at or 'no date'}.",
-        tables=(Table(KINDS.get(kind, kind), ("what", "is"), rows, words=2),),
+        one.given.receipt.made_at or "no date",
+        tables=(Table(KINDS.get(kind, kind), ("what", "is"), rows, words=2, wraps=True),),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -39,11 +39,12 @@ def page(document: Document) -> bytes:
         keep_trailing_newline=True,
     )
     parts = list(_parts(document))
-    environment.filters["typeset"] = _typeset
+    environment.filters.update(typeset=_typeset, name=_name)
     text = environment.get_template("page.html.j2").render(
         parts=parts,
         title=f"{parts[0].head.word}: {parts[0].head.eyebrow}",
         limits=document.limits,
+        count=document.count,
         chain=document.chain,
         missing=missing(document.chain),
         light=Markup(variables(LIGHT)),
@@ -65,8 +66,17 @@ def _parts(document: Document) -> Iterator[Part]:
 
 
 def _rest(document: Document) -> Iterator[Section]:
+    halves = {
+        (half.hold.id, half.hold.fence): "first" if half.half == "A1B1" else "second"
+        for comparison in document.comparisons
+        for half in comparison.receipts
+    }
     for number, gates in enumerate(document.gates):
-        yield gates_section(gates, number)
+        hold = gates.receipt.hold
+        held = halves.get((hold.id, hold.fence), "")
+        yield gates_section(
+            gates, number, held if gates.given.receipt.kind == "qualification" else ""
+        )
     for number, budget in enumerate(document.budgets):
         yield budget_section(budget, number)
     for number, plain in enumerate(document.plain):
@@ -76,6 +86,11 @@ def _rest(document: Document) -> Iterator[Section]:
 def _typeset(text: str) -> Markup:
     """Escape a text of our own and set its numbers."""
     return Markup(typeset(str(escape(_visible(text)))))
+
+
+def _name(file: str) -> str:
+    """Name a file without the directories of whoever drew the page."""
+    return PurePath(file).name or file
 
 
 def _visible(value: object) -> object:

@@ -30,8 +30,9 @@ def memory_section(one: ComparisonFigures) -> Section | None:
     return Section(
         "memory",
         "Memory and failed rounds",
-        "Growth over the baseline that was sealed before the first timed round. The line above is "
-        "the allowance, the larger of 1 % and 16 MiB. OFF arms are dashed, ON arms solid.",
+        f"{_failed(arms)} Memory is shown as growth over the baseline that was sealed before the "
+        "first timed round. The dotted line is the allowance, the larger of 1 % and 16 MiB. OFF "
+        "arms are dashed, ON arms solid.",
         panels=tuple(panels),
         tables=(_arms_table(arms),),
         details=(_memory_table(arms), _counters_table(arms)),
@@ -39,6 +40,13 @@ def memory_section(one: ComparisonFigures) -> Section | None:
         small=True,
         breaks=True,
     )
+
+
+def _failed(arms: Sequence[ArmFigures]) -> str:
+    worse = [f"{arm.arm} has {arm.failures_grew} more" for arm in arms if arm.failures_grew]
+    if worse:
+        return f"Failed rounds over the baseline: {', '.join(worse)}."
+    return "No arm has more failed rounds than its baseline."
 
 
 def _arms_table(arms: Sequence[ArmFigures]) -> Table:

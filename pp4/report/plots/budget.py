@@ -30,7 +30,7 @@ def draw(budget: Budget, number: int) -> Drawing:
             if fits(text, minutes * (width - 26) / end - 5):
                 axes.text(at + minutes / 2, 0, text, ha="center", va="center_baseline")
             at += minutes
-        axes.axvline(bound / NS_PER_S / 60, color=BAD, linewidth=1.6, linestyle=(0, (5, 3)))
+        axes.axvline(bound / NS_PER_S / 60, color=BAD if total > bound else INK, linewidth=1.6)
         axes.annotate(
             f"bound {span(bound)}",
             (bound / NS_PER_S / 60, 1),

@@ -37,7 +37,13 @@ def draw(source: str, arms: Sequence[tuple[ArmFigures, Memory]], number: int) ->
         axes.set_ylim(min(-0.06 * top, 1.15 * least / MIB), top)
         rules(axes, "y")
         axes.axhline(0, color=RULE, linewidth=1)
-        axes.axhline(allowance / MIB, color=BAD, linewidth=1.2, linestyle=(0, (5, 3)))
+        over = most > allowance
+        axes.axhline(
+            allowance / MIB,
+            color=BAD if over else INK,
+            linewidth=1.6 if over else 0.9,
+            linestyle=(0, (1, 2)),
+        )
         for arm, memory in arms:
             axes.plot(
                 range(1, len(memory.growth) + 1),

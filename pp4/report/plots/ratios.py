@@ -69,7 +69,8 @@ def draw(cells: Sequence[Cell], noise: float) -> Drawing | None:
         axes.spines["left"].set_visible(False)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:+g} %" if value else "0")
         axes.locator_params(axis="x", nbins=5 if narrow else 8)
-        axes.set_xlabel("change of tokens per second, ON against OFF", labelpad=6)
+        what = "change" if narrow else "change of tokens per second"
+        axes.set_xlabel(f"{what}, ON against OFF", labelpad=6)
         axes.text(0, -0.8, f"noise ±{100 * noise:g} %", ha="center", va="bottom", color=MUTED)
 
     return in_two_widths("ratios", label, Size(900, height), Size(348, height), draw_on)
@@ -105,7 +106,7 @@ def _mark(axes: Axes, row: _Row) -> None:
         [row.place],
         "D" if row.primary else "o",
         color=colour,
-        markersize=8.5 if row.primary else 5.5,
+        markersize=6.5 if row.primary else 5.5,
         markerfacecolor=ON if row.primary else PAPER,
         markeredgecolor=PAPER if row.primary else INK,
     )

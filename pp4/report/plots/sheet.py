@@ -21,7 +21,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from pp4.receipts.canonical import shown
-from pp4.report.palette import INK, MUTED, PAPER, RULE, STAND_INS
+from pp4.report.palette import INK, MUTED, RULE, STAND_INS
 from pp4.report.words import typeset
 
 SMALL: Final = 11.5
@@ -169,17 +169,6 @@ def fits(text: str, width: float, size: float = SMALL) -> bool:
     """Say whether a text of that font size is surely narrower than so many pixels."""
     # 0.64 em is what the widest of the page's fonts takes on average.
     return len(text) * 0.64 * size <= width
-
-
-def on_paper(axes: Axes, x: float, y: float, text: str, **more: Any) -> None:
-    """Write a text with a rim in the colour of the page, so that lines do not cross it."""
-    axes.text(
-        x,
-        y,
-        text,
-        bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.5, "alpha": 0.85},
-        **more,
-    )
 
 
 def _bare(element: ElementTree.Element) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pp4.report.palette import BAND, INK, MUTED, ON, PAPER
-from pp4.report.plots.sheet import NORMAL, Drawing, Size, in_two_widths, on_paper, panel
+from pp4.report.plots.sheet import NORMAL, Drawing, Size, in_two_widths, panel
 from pp4.report.verdict import Verdict
 from pp4.report.words import percent
 
@@ -30,29 +31,11 @@ def draw(verdict: Verdict) -> Drawing | None:
         axes.axvspan(-noise, noise, color=BAND, linewidth=0)
         axes.axvline(0, color=MUTED, linewidth=0.8)
         axes.plot(places[1:3], [1, 1], color=ON, linewidth=3)
-        axes.plot([places[0]], [1], "D", color=ON, markersize=8, markeredgecolor=PAPER)
+        axes.plot([places[0]], [1], "D", color=ON, markersize=6.5, markeredgecolor=PAPER)
         axes.plot([places[3]], [0], "^", color=INK, markersize=7, markerfacecolor=PAPER)
-        right = places[0] < 0
-        on_paper(
-            axes,
-            places[2 if right else 1],
-            1,
-            _beside(percent(effect), right),
-            ha="left" if right else "right",
-            va="center",
-            size=NORMAL,
-            weight="bold",
-        )
-        right = places[3] >= 0
-        on_paper(
-            axes,
-            places[3],
-            0,
-            _beside(percent(drift), right),
-            ha="left" if right else "right",
-            va="center",
-            size=NORMAL,
-        )
+        # Each name stands on the side on which its row is empty, away from zero for a drift.
+        _name(axes, percent(effect), places[1] if places[0] > 0 else places[2], 1, places[0] < 0)
+        _name(axes, percent(drift), places[3], 0, places[3] >= 0)
         axes.set_yticks([0, 1], ["drift", "effect"])
         axes.tick_params(axis="y", labelsize=NORMAL)
         axes.spines["left"].set_visible(False)
@@ -63,10 +46,14 @@ def draw(verdict: Verdict) -> Drawing | None:
     return in_two_widths("verdict", label, Size(620, 110), Size(340, 110), draw_on)
 
 
-def _beside(text: str, right: bool) -> str:
-    """Keep a text a little away from the mark that it belongs to."""
-    return (
-        f"\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}{text}"
-        if right
-        else f"{text}\N{NO-BREAK SPACE}\N{NO-BREAK SPACE}"
+def _name(axes: Axes, text: str, x: float, row: int, right: bool) -> None:
+    axes.annotate(
+        text,
+        (x, row),
+        xytext=(10 if right else -10, 0),
+        textcoords="offset points",
+        ha="left" if right else "right",
+        va="center_baseline",
+        size=NORMAL,
+        weight="bold" if row else "normal",
     )

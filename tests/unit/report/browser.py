@@ -54,7 +54,14 @@ class Browser:
                 return answer["result"]
 
     def open(
-        self, path: Path, width: int, *, dark: bool = False, scripts: bool = True, media: str = ""
+        self,
+        path: Path,
+        width: int,
+        *,
+        height: int = 900,
+        dark: bool = False,
+        scripts: bool = True,
+        media: str = "",
     ) -> None:
         """Show a file and wait until it is laid out."""
         self.requests.clear()
@@ -63,7 +70,7 @@ class Browser:
         self.ask(
             "Emulation.setDeviceMetricsOverride",
             width=width,
-            height=900,
+            height=height,
             deviceScaleFactor=1,
             mobile=False,
         )
