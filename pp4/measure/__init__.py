@@ -1,1 +1,1 @@
-"""OFF against ON in two restored HOLDs: what is measured, how, and what it says."""
+"""Measurement under control: OFF against ON, in two HOLDs, each after its own gates."""

@@ -17,9 +17,9 @@ falls:
 * a leak rises from every part to the next: 28 pairs;
 * one late allocation that stays is at most 16 pairs (four parts below, four above), and two are at
   most 21 (three, three, two);
-* a sawtooth falls where it frees: each part that has a foot is below the parts before it.  Teeth
-  longer than seven eighths of the quarter need not fall in it, and are judged as the leak that
-  they look like;
+* a sawtooth falls where it frees: each part that has a foot is below the parts before it.  No
+  teeth up to half the quarter slope, and equal ones not up to seven eighths; longer ones need not
+  fall in the quarter, and are judged as the leak that they look like;
 * noise: of all orders of eight different parts 8 in 40,320 have at most one falling pair.
 
 What leaks less than that 512th from part to part is not seen.  Fewer than 29 rounds have no eight

@@ -13,6 +13,7 @@ from pp4.receipts.cells import NAMES, PRIMARY, Planned, name_of, planned
 from pp4.receipts.checks import Check, compare, require
 from pp4.receipts.gate_checks import journal_checks
 from pp4.receipts.hardware_checks import gpu_names
+from pp4.receipts.measurement_journal import journal_of_arms
 from pp4.receipts.ratios import ENDPOINT, NOISE, verdict_of
 from pp4.receipts.runs import MeasuredArm, Measurement, Round, Summary
 
@@ -32,6 +33,7 @@ def measurement_checks(receipt: Measurement) -> list[Check]:
         gpu_names(receipt.gpus, receipt.private),
         compare("gpus", Code.DEVICE_MISMATCH, [0, 1], [gpu.rank for gpu in receipt.gpus]),
         *journal_checks(receipt.journal, receipt.hold.journal_head),
+        journal_of_arms(receipt),
         require("settings", Code.CROSS_CHECK, readable, expected, found),
         *_declared(receipt),
         *([] if isinstance(plan, str) else _planned_cells(plan)),

@@ -41,11 +41,11 @@ from tests.unit.receipts.parts import (
 
 __all__ = [
     "CELLS", "DEFINITION", "FILES", "KINDS", "LIBRARIES", "MADE", "NOW", "PLACES", "SETTINGS",
-    "SHAPES", "SOURCE", "UUIDS", "Body", "arm", "body", "budget", "common", "digest", "gate_body",
-    "gates", "gpus", "head", "hold", "incident", "journal", "kernels", "measured_arm",
+    "SHAPES", "SOURCE", "UUIDS", "Body", "arm", "body", "budget", "common", "digest", "ended",
+    "gate_body", "gates", "gpus", "head", "hold", "incident", "journal", "kernels", "measured_arm",
     "measured_round", "measurement", "next_line", "output", "part", "preparation", "qualification",
     "refusal", "rehearsal", "sample", "snapshot", "solo", "subject", "whole_worker", "with_journal",
-    "worker_arm",
+    "worker_arm", "written_in_hold",
 ]  # fmt: skip
 
 
@@ -114,10 +114,12 @@ def whole_worker(mode: str = "solo") -> Body:
     }
 
 
-def written_in_hold(**changes: object) -> Body:
-    """A HOLD and its journal, of one step."""
-    begin = next_line(None, "measure", "begin")
-    lines = [begin, next_line(begin, "measure", "end", "pass")]
+def written_in_hold(*steps: tuple[str, str], **changes: object) -> Body:
+    """A HOLD and its journal: each step with what it found."""
+    lines: list[Body] = []
+    for step, found in steps or (("measure", "pass"),):
+        lines.append(next_line(lines[-1] if lines else None, step, "begin"))
+        lines.append(next_line(lines[-1], step, "end", found))
     return {"hold": {**hold(**changes), "journal_head": head(lines)}, "journal": lines}
 
 
@@ -211,6 +213,8 @@ def measured_arm(name: str, switch: str) -> Body:
 def measurement(half: str = "A1B1") -> Body:
     second = half == "B2A2"
     names = (("B2", "ON"), ("A2", "OFF")) if second else (("A1", "OFF"), ("B1", "ON"))
+    steps = [(f"arm-{name}", "complete") for name, _ in names]
+    changes = {"id": "hold-2", "fence": "8"} if second else {}
     closed = {"hold_id": "hold-1", "fence": "7", "sha256": digest("8"), "restore": "done"}
     first = {
         "role": "first_half",
@@ -223,7 +227,7 @@ def measurement(half: str = "A1B1") -> Body:
         "complete": True,
         "controlled": "fixed-depth-5 common pp4 runtime",
         "hardware_executed": True,
-        **(written_in_hold(id="hold-2", fence="8") if second else written_in_hold()),
+        **written_in_hold(*steps, **changes),
         "timeline": [{"kind": "step", "name": "gates", "begin_ns": "10", "end_ns": "20"}],
         "heartbeats_ns": ["5", "15"],
         "first_half_closed": closed if second else None,
@@ -246,6 +250,13 @@ def measurement(half: str = "A1B1") -> Body:
         "libraries": copy.deepcopy(LIBRARIES),
         **gpus(2),
     }
+
+
+def ended(made: Body) -> Body:
+    """The body of a measurement with a journal in which its arms end as it says."""
+    steps = [(f"arm-{one['arm']}", one["verdict"]) for one in made["arms"]]
+    same = {name: made["hold"][name] for name in ("id", "fence")}
+    return {**made, **written_in_hold(*steps, **same)}
 
 
 def preparation() -> Body:

@@ -272,10 +272,11 @@ def test_a_budget_expires():
 
 def test_a_budget_must_fit_the_bound_of_this_window():
     evidence = needed(Command.A1B1)
-    assert isinstance(admit(Command.A1B1, evidence, subject(bound_ns=2334)), Admission)
-    refusal = refused(Command.A1B1, evidence, subject(bound_ns=2333))
+    total = int(samples.budget()["projected_ns"])
+    assert isinstance(admit(Command.A1B1, evidence, subject(bound_ns=total)), Admission)
+    refusal = refused(Command.A1B1, evidence, subject(bound_ns=total - 1))
     assert refusal.code is Code.OVER_BUDGET
-    assert refusal.found == "2334 ns"
+    assert refusal.found == f"{total} ns"
 
 
 @pytest.mark.parametrize(

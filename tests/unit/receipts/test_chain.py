@@ -101,9 +101,12 @@ def test_the_kind_asked_for_is_that_of_the_files_that_are_no_evidence():
     assert [c.code for c in report.failures] == [Code.WRONG_KIND]
 
 
-@pytest.mark.parametrize(("fence", "exit_code"), [("8", Exit.DONE), ("7", Exit.WRONG)])
-def test_the_second_half_has_the_higher_fence(fence, exit_code):
+@pytest.mark.parametrize(
+    ("fence", "first", "exit_code"), [("8", "7", Exit.DONE), ("7", "6", Exit.WRONG)]
+)
+def test_the_second_half_has_the_higher_fence(fence, first, exit_code):
     body = samples.measurement("B2A2")
+    body["first_half_closed"]["fence"] = first
     body["hold"]["fence"] = fence
     report, told = overall([("a", samples.sample("measurement")), ("b", build(body))])
     assert report.exit is exit_code

@@ -1,0 +1,61 @@
+"""What the journal of a HOLD says of the arms, held against the arms that a receipt has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pp4.errors import Code
+from pp4.receipts.checks import Check, require
+from pp4.receipts.digests import tree_digest
+from pp4.receipts.gates import JournalLine
+from pp4.receipts.runs import MeasuredArm, Measurement
+
+PREFIX: Final = "arm-"
+"""Steps of arms are ``arm-A1``, their phases and snapshots ``arm-A1/headline``."""
+
+
+def journal_of_arms(receipt: Measurement) -> Check:
+    """Check that arms began, ended and were sealed as the receipt says.
+
+    A half that was cut may have a journal that ends before its arms, and an arm in it that never
+    came as far as its baseline; a complete one has the begin and the end of both.
+    """
+    lines = [line for line in receipt.journal if line.step.startswith(PREFIX)]
+    found = [line.step.removeprefix(PREFIX) for line in lines if line.event == "begin"]
+    begun = [name for name in found if "/" not in name]
+    here = [arm.arm for arm in receipt.arms]
+    common = min(len(begun), len(here))
+    odd = []
+    if begun[:common] != here[:common] or (receipt.complete and begun != here):
+        odd.append(f"arms begun: {', '.join(begun) or 'none'}; here: {', '.join(here)}")
+    for arm in receipt.arms:
+        odd += _end(arm, lines, receipt.complete)
+        odd += _snapshots(arm, lines)
+    expected = "the arms of the journal, with their ends and the digests of their snapshots"
+    return require("journal-arms", Code.CROSS_CHECK, not odd, expected, "; ".join(odd) or expected)
+
+
+def _end(arm: MeasuredArm, lines: Sequence[JournalLine], complete: bool) -> list[str]:
+    ends = [line.found for line in lines if (line.step, line.event) == (_step(arm), "end")]
+    if ends == [arm.verdict] or (not ends and not complete):
+        return []
+    return [f"{arm.arm} is {arm.verdict}, ended {', '.join(map(str, ends)) or 'never'}"]
+
+
+def _snapshots(arm: MeasuredArm, lines: Sequence[JournalLine]) -> list[str]:
+    sealed = {
+        f"{_step(arm)}/{one.label}": tree_digest(one.model_dump(mode="json"))
+        for one in arm.snapshots
+    }
+    return [
+        f"another snapshot than {line.step}"
+        for line in lines
+        if line.event == "snapshot"
+        and line.step.startswith(f"{_step(arm)}/")
+        and line.detail.get("sha256") != sealed.get(line.step)
+    ]
+
+
+def _step(arm: MeasuredArm) -> str:
+    return f"{PREFIX}{arm.arm}"
