@@ -61,6 +61,6 @@ def _describe(halves: Sequence[Measurement]) -> Figures:
 
     if find_spec("numpy") is None:
         return describe(halves)
-    from pp4.measure.statistics import bounds
+    from pp4.measure.statistics import interval
 
-    return describe(halves, bounds)
+    return describe(halves, interval)

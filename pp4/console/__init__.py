@@ -404,7 +404,9 @@ def _rich_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    # Numbers stand in many narrow columns, which have to fit beside each other.
+    padding = (0, 1) if words == len(head) else (0, 1, 0, 0)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=padding)
     for place, name in enumerate(head):
         justify: Literal["left", "right"] = "left" if place < words else "right"
         table.add_column(name, overflow="fold", justify=justify)

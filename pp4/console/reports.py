@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from pp4.report.verdict import CONTROLLED
@@ -248,7 +249,9 @@ def _budget(one: BudgetFigures) -> Iterator[Told]:
 def _plain(one: PlainFigures) -> Iterator[Told]:
     receipt = one.given.receipt
     yield ""
-    yield f"{receipt.kind}: {one.given.file}, {receipt.made_at or 'no date'}"
+    yield from _wrapped(
+        f"{receipt.kind}: {PurePath(one.given.file).name}, {receipt.made_at or 'no date'}"
+    )
     for fact in one.facts:
         yield from _wrapped(fact.text, f"  {fact.name:<12} ")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +12,8 @@ from pp4.receipts.growth import allowance
 from pp4.receipts.runs import MeasuredArm, Round
 
 _FACT: Final = re.compile(r"gpu\.(?P<rank>[0-9]+)\.(?P<name>.+)", re.ASCII)
-_UNSLOWED: Final = frozenset({"", "none", "gpu_idle"})
+_IDLE: Final = "gpu_idle"
+"""Between rounds a GPU may stand idle, which slows nothing that is timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class ArmFigures:
 
     Attributes:
         slowed: by rank and reason, how many rounds ended under it.
+        unanswered: by rank and question, why a GPU gave no answer.
     """
 
     arm: str
@@ -80,6 +83,7 @@ class ArmFigures:
     unsupported: Mapping[str, str]
     clocks: tuple[Clocks, ...]
     slowed: Mapping[str, int]
+    unanswered: tuple[str, ...]
 
     @property
     def failures_grew(self) -> int:
@@ -105,6 +109,7 @@ def arm_figures(arm: MeasuredArm) -> ArmFigures:
         unsupported=dict(first.unsupported),
         clocks=_clocks(arm.rounds),
         slowed=_slowed(arm.rounds),
+        unanswered=tuple(sorted(set(_told(arm.rounds, "unanswered")))),
     )
 
 
@@ -140,15 +145,15 @@ def _number(value: object) -> int | None:
 
 
 def _slowed(rounds: Sequence[Round]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    told = (text for text in _told(rounds, "slowed_by") if not text.endswith(f": {_IDLE}"))
+    return dict(sorted(Counter(told).items()))
+
+
+def _told(rounds: Sequence[Round], name: str) -> Iterator[str]:
+    """Yield what each GPU said of one fact at the end of each round, text by text."""
     for one in rounds:
-        for name, value in one.facts.items():
-            match = _FACT.fullmatch(name)
-            if not match or match["name"] != "slowed_by":
-                continue
-            reasons = value if isinstance(value, tuple) else str(value).split(",")
-            for reason in (str(part).strip() for part in reasons):
-                if reason not in _UNSLOWED:
-                    key = f"GPU {match['rank']}: {reason}"
-                    found[key] = found.get(key, 0) + 1
-    return dict(sorted(found.items()))
+        for fact, value in one.facts.items():
+            match = _FACT.fullmatch(fact)
+            if match and match["name"] == name:
+                texts = value if isinstance(value, tuple) else (value,)
+                yield from (f"GPU {match['rank']}: {text}" for text in texts)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pp4.receipts.models import Receipt
+from pp4.receipts.records import Incident, RefusalReceipt
+from pp4.receipts.runs import Measurement
 from pp4.report.given import Given
 
 
@@ -17,7 +20,7 @@ class Link:
         kind: of the receipt, or what the reference says.
         sha256: of the file.
         file: where it was found; None where no given file has that digest.
-        verdict: its own, where it has one.
+        verdict: how it ends, in its own word; None where it is missing.
         made_at: when it was made, where it says so.
         digest: the receipt's own, None where it is missing.
         below: what it rests on; empty where it was told above already.
@@ -70,13 +73,12 @@ def _link(role: str, one: Given, known: Mapping[str, Given], told: set[str]) -> 
     receipt = one.receipt
     again = one.sha256 in told
     told.add(one.sha256)
-    verdict = getattr(receipt, "verdict", None)
     return Link(
         role=role,
         kind=receipt.kind,
         sha256=one.sha256,
         file=one.file,
-        verdict=verdict if isinstance(verdict, str) else None,
+        verdict=word_of(receipt),
         made_at=receipt.made_at,
         digest=receipt.digest,
         below=()
@@ -90,3 +92,16 @@ def _link(role: str, one: Given, known: Mapping[str, Given], told: set[str]) -> 
         told=again,
         intact=one.intact,
     )
+
+
+def word_of(receipt: Receipt) -> str:
+    """Return how a receipt ends, in its own word."""
+    if isinstance(receipt, Measurement):
+        if receipt.summary is not None:
+            return receipt.summary.verdict
+        return "complete" if receipt.complete else "not complete"
+    if isinstance(receipt, RefusalReceipt):
+        return receipt.refusal.code
+    if isinstance(receipt, Incident):
+        return receipt.state
+    return receipt.verdict

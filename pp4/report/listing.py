@@ -12,7 +12,7 @@ from pp4.receipts.records import Incident, Preparation, RefusalReceipt
 from pp4.receipts.report import FileReport
 from pp4.receipts.runs import Measurement, WholeWorker
 from pp4.receipts.verify import verify
-from pp4.report.evidence import Link, trees
+from pp4.report.evidence import Link, trees, word_of
 from pp4.report.given import look, read
 
 
@@ -63,26 +63,13 @@ def _row(file: FileReport) -> Row:
     hold = getattr(receipt, "hold", None)
     return Row(
         kind=receipt.kind,
-        verdict=verdict_of(receipt),
+        verdict=word_of(receipt),
         made=receipt.made_at or "",
         subject=_subject(receipt),
         hold=f"{hold.id}, fence {hold.fence}" if hold is not None else "",
         file=file.file,
         intact=True,
     )
-
-
-def verdict_of(receipt: Receipt) -> str:
-    """Return how a receipt ends, in its own word."""
-    if isinstance(receipt, Measurement):
-        if receipt.summary is not None:
-            return receipt.summary.verdict
-        return "complete" if receipt.complete else "not complete"
-    if isinstance(receipt, RefusalReceipt):
-        return receipt.refusal.code
-    if isinstance(receipt, Incident):
-        return receipt.state
-    return receipt.verdict
 
 
 def _subject(receipt: Receipt) -> str:

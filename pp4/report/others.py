@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from pp4.report.document import BudgetFigures, Document, GatesFigures, PlainFigures
+from pp4.report.evidence import word_of
 from pp4.report.gates import ArmRow, GateFigures
 from pp4.report.layout import Head, Panel, Section, Table
 from pp4.report.plots import budget as budget_plot
@@ -35,12 +36,10 @@ def head_of(document: Document) -> Head:
         return Head("Receipts", f"{len(receipts)} RECEIPTS", "Each verified; each for itself.")
     one = receipts[0]
     receipt = one.given.receipt
-    verdict = getattr(receipt, "verdict", None) or getattr(receipt, "state", None)
-    word = verdict if isinstance(verdict, str) else receipt.kind
     made = receipt.made_at or "no date"
     return Head(
         KINDS[receipt.kind],
-        word.upper(),
+        word_of(receipt).upper(),
         _sentence(one),
         facts=(
             ("Made", made),

@@ -133,7 +133,8 @@ def clocks_section(one: ComparisonFigures) -> Section | None:
         + "."
         for reason in reasons
     ]
-    if not known and not slowed:
+    silent = sorted({f"No answer: {text}." for arm in one.arms for text in arm.unanswered})
+    if not (known or slowed or silent):
         return None
     return Section(
         "clocks",
@@ -146,7 +147,7 @@ def clocks_section(one: ComparisonFigures) -> Section | None:
             if row.drawn
         ),
         details=(_clocks_table(one.arms, known),) if known else (),
-        notes=tuple(slowed) or ("No GPU gave a reason for being slowed down.",),
+        notes=(*(slowed or ["No GPU gave a reason for being slowed down."]), *silent),
         small=True,
     )
 

@@ -107,7 +107,7 @@ def _sentence(word: str, effect: float, noise: float) -> str:
         fewer = percent(effect).lstrip("-")
         return f"ON gives {fewer} fewer tokens per second than OFF."
     if word == "SAME":
-        return f"ON and OFF give the same number of tokens per second, within {noise:.0%}."
+        return f"ON and OFF give the same number of tokens per second, within {100 * noise:g} %."
     return "Whether ON is faster or slower than OFF is not decided."
 
 

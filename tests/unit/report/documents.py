@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pp4.measure.describing import describe
-from pp4.measure.statistics import bounds
+from pp4.measure.statistics import interval
 from pp4.report.document import Document, document
 from pp4.report.given import read
 
 
 def of_files(paths: Sequence[Path]) -> Document:
     """Read files and describe them with intervals."""
-    return document(read(paths), lambda halves: describe(halves, bounds))
+    return document(read(paths), lambda halves: describe(halves, interval))
 
 
 def of_bytes(directory: Path, **files: bytes) -> Document:

@@ -1,7 +1,6 @@
 """A half whose free texts were chosen by somebody who means harm."""
 
 from pp4.receipts.digests import tree_digest
-from pp4.receipts.journal import head
 from tests.unit.report.measured import changed, made
 
 HOSTILE = (
@@ -34,7 +33,6 @@ def hostile_half() -> bytes:
                     "gpu.0.slowed_by": HOSTILE,
                     HOSTILE: HOSTILE,
                 }
-        body["hold"]["journal_head"] = head(body["journal"])
         for arm in body["arms"]:
             arm["baseline_sha256"] = tree_digest(arm["snapshots"][0])
 

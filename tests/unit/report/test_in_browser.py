@@ -9,7 +9,7 @@ import pytest
 from pp4.report.page import page
 from tests.unit.report.browser import CHROMIUM, chromium
 from tests.unit.report.documents import of_bytes
-from tests.unit.report.hostile import HOSTILE, hostile_half
+from tests.unit.report.hostile import HOSTILE
 from tests.unit.report.measured import made
 
 pytestmark = pytest.mark.skipif(
@@ -52,14 +52,6 @@ def test_the_dark_page_can_be_read_as_well(browser, page_file):
     dark = browser.value("getComputedStyle(document.body).backgroundColor")
     browser.open(page_file, 1000)
     assert browser.value("getComputedStyle(document.body).backgroundColor") != dark
-
-
-@pytest.fixture(scope="module")
-def hostile_page(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("hostile")
-    path = directory / "page.html"
-    path.write_bytes(page(of_bytes(directory, half=hostile_half())))
-    return path
 
 
 @pytest.mark.parametrize("width", [380, 1400])
