@@ -23,7 +23,8 @@ def draw(one: Acceptance, number: int) -> Drawing:
 
     def draw_on(figure: Figure) -> None:
         axes = panel(figure, (44, 12, 292, 160))
-        axes.set_ylim(0, 100)
+        # Above 100 % there is room for a name.
+        axes.set_ylim(0, 114)
         rules(axes, "y")
         longest = max([1, *map(len, one.rates.values())])
         axes.set_xlim(0.6, longest + 0.4)

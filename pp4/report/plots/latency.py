@@ -92,12 +92,15 @@ def _names(axes: Axes, middles: Mapping[str, float]) -> None:
     ordered = sorted(middles, key=lambda switch: middles[switch])
     for switch in ordered:
         left = switch == ordered[0] and len(ordered) > 1
+        # A curve at the right edge has its name on the left, lower than another one there.
+        low, high = map(math.log, axes.get_xlim())
+        edge = not left and (math.log(middles[switch]) - low) / (high - low) > 0.84
         axes.annotate(
             switch,
-            (middles[switch], 50),
-            xytext=(-9 if left else 9, 0),
+            (middles[switch], 22 if edge else 50),
+            xytext=(-9 if left or edge else 9, 0),
             textcoords="offset points",
-            ha="right" if left else "left",
+            ha="right" if left or edge else "left",
             va="center_baseline",
             color=OF_SWITCH[switch],
             weight="bold",

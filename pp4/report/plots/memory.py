@@ -12,6 +12,7 @@ from pp4.report.palette import BAD, INK, MUTED, OF_SWITCH, RULE
 from pp4.report.plots.sheet import Drawing, Size, drawn, name_of, panel, rules
 from pp4.report.words import MIB, growth
 
+_LARGE: Final = 4096 * MIB
 _OVER: Final = 1.28
 """The scale ends so far above the allowance, which therefore lies at one height in all panels."""
 
@@ -30,16 +31,18 @@ def draw(source: str, arms: Sequence[tuple[ArmFigures, Memory]], number: int) ->
     )
 
     def draw_on(figure: Figure) -> None:
-        axes = panel(figure, (44, 22, 292, 124))
+        axes = panel(figure, (50, 22, 292, 124))
         most = max(memory.most for _, memory in arms)
         least = min((one or 0 for _, memory in arms for one in memory.growth), default=0)
-        top = max(_OVER * allowance, 1.1 * most) / MIB
-        axes.set_ylim(min(-0.06 * top, 1.15 * least / MIB), top)
+        large = max(most, allowance, -least) >= _LARGE
+        unit = MIB * 1024 if large else MIB
+        top = max(_OVER * allowance, 1.1 * most) / unit
+        axes.set_ylim(min(-0.06 * top, 1.15 * least / unit), top)
         rules(axes, "y")
         axes.axhline(0, color=RULE, linewidth=1)
         over = most > allowance
         axes.axhline(
-            allowance / MIB,
+            allowance / unit,
             color=BAD if over else INK,
             linewidth=1.6 if over else 0.9,
             linestyle=(0, (1, 2)),
@@ -47,14 +50,14 @@ def draw(source: str, arms: Sequence[tuple[ArmFigures, Memory]], number: int) ->
         for arm, memory in arms:
             axes.plot(
                 range(1, len(memory.growth) + 1),
-                [float("nan") if one is None else one / MIB for one in memory.growth],
+                [float("nan") if one is None else one / unit for one in memory.growth],
                 color=OF_SWITCH[arm.switch],
                 linestyle=(0, (4, 2)) if arm.switch == "OFF" else "solid",
                 linewidth=1.5,
             )
         axes.annotate(
             f"allowance {growth(allowance)}",
-            (0, allowance / MIB),
+            (0, allowance / unit),
             xycoords=("axes fraction", "data"),
             xytext=(4, 3),
             textcoords="offset points",
@@ -62,7 +65,7 @@ def draw(source: str, arms: Sequence[tuple[ArmFigures, Memory]], number: int) ->
             color=INK,
         )
         axes.annotate(
-            "MiB",
+            "GiB" if large else "MiB",
             (0, 1),
             xycoords="axes fraction",
             xytext=(-6, 5),

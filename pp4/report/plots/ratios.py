@@ -52,7 +52,7 @@ def draw(cells: Sequence[Cell], noise: float) -> Drawing | None:
 
     def draw_on(figure: Figure, narrow: bool) -> None:
         width = 348 if narrow else 900
-        axes = panel(figure, (106, 26, width - (14 if narrow else 236), height - 44))
+        axes = panel(figure, (126, 26, width - (14 if narrow else 236), height - 44))
         axes.set_ylim(rows[-1].place + 0.6, -0.6)
         axes.axvspan(-100 * noise, 100 * noise, color=BAND, linewidth=0)
         rules(axes, "x")

@@ -37,6 +37,8 @@ _RULES: Final[dict[Any, Any]] = {
     "font.size": SMALL,
     "text.color": INK,
     "axes.unicode_minus": True,
+    "axes.formatter.useoffset": False,
+    "axes.formatter.limits": (-9, 9),
     "axes.edgecolor": RULE,
     "axes.labelcolor": MUTED,
     "axes.facecolor": "none",

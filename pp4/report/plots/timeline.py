@@ -73,9 +73,13 @@ def draw(half: Measurement, name: str, end_ns: int) -> Drawing:
         rules(axes, "x")
         _heartbeats(axes, half)
         scale = (width - 94) / end
-        for place, (_kind, row) in enumerate(lanes, start=1):
+        for place, (_, row) in enumerate(lanes, start=1):
+            free = 0
             for one in row:
-                _bar(axes, one, place, scale, switches)
+                # What lies over another one is not named.
+                room = scale if int(one.begin_ns) >= free else 0
+                free = max(free, int(one.end_ns))
+                _bar(axes, one, place, room, switches)
         names = ["heartbeats", *(f"{kind}s" for kind, _ in lanes)]
         axes.set_yticks(range(len(names)), _once(names))
         axes.spines["left"].set_visible(False)

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pp4 import report
 from pp4.report.page import page
+from pp4.report.palette import LIGHT, variables
 from tests.unit.report.browser import CHROMIUM, chromium
 from tests.unit.report.documents import of_bytes
+from tests.unit.report.gallery import gallery
 from tests.unit.report.hostile import HOSTILE
 from tests.unit.report.measured import made
 
@@ -71,6 +74,26 @@ def test_receipts_without_a_comparison_are_laid_out_as_well(browser, tmp_path):
         path = tmp_path / f"{name}.html"
         path.write_bytes(page(of_bytes(tmp_path, **{name: files[name]})))
         assert look(browser, path, 800)["told"] == [], name
+
+
+@pytest.fixture(scope="module")
+def gallery_page(tmp_path_factory):
+    path = tmp_path_factory.mktemp("gallery") / "gallery.html"
+    css = (Path(report.__file__).parent / "templates" / "page.css").read_text()
+    figures = [
+        f"<figure><figcaption>{name}</figcaption><div class='drawing "
+        f"{'by-width' if one.narrow else ''}'><div class=broad>{one.svg}</div>"
+        f"<div class=slim>{one.narrow or ''}</div></div></figure>"
+        for name, one in gallery()
+    ]
+    head = f"<!doctype html><style>:root {{{variables(LIGHT)}}} {css}</style>"
+    path.write_text(f"{head}<main>{''.join(figures)}</main>")
+    return path
+
+
+@pytest.mark.parametrize("width", [380, 960])
+def test_figures_of_extreme_numbers_stay_readable(browser, gallery_page, width):
+    assert look(browser, gallery_page, width)["told"] == []
 
 
 def test_it_prints_on_a_sensible_number_of_pages(browser, page_file):
