@@ -5,6 +5,7 @@ import pytest
 from pp4 import cli
 from pp4.errors import Code, Exit, RefusedError, WrongError
 from pp4.report.given import look, read
+from tests.unit.receipts.samples import sample
 from tests.unit.report.measured import made
 
 
@@ -31,7 +32,7 @@ def test_what_is_no_receipt_is_refused(tmp_path):
 
 def test_evidence_that_was_swapped_is_refused(tmp_path, chain):
     other = tmp_path / "other.json"
-    other.write_bytes(made(primary=24, effect=0.0, seed=3).files["A1B1"])
+    other.write_bytes(sample("measurement"))
     with pytest.raises(WrongError) as refused:
         read([chain["B2A2"], other])
     assert refused.value.refusal.code is Code.EVIDENCE_MISMATCH
