@@ -268,7 +268,7 @@ def tree(chain: Sequence[Link], lead: str = "") -> Iterator[str]:
         branch = "" if not lead and not link.role else "`-- " if last else "|-- "
         below = lead + ("" if not branch else "    " if last else "|   ")
         verdict = f" {link.verdict}" if link.verdict else ""
-        role = f"{link.role}: " if link.role else ""
+        role = f"{link.role}: " if link.role not in ("", link.kind) else ""
         yield f"{lead}{branch}{role}{link.kind}{verdict}"
         inner = below + ("|   " if link.below else "    ")
         yield f"{inner}sha256 {link.sha256}"
@@ -280,5 +280,5 @@ def _where(link: Link) -> str:
     if link.file is None:
         return "MISSING: no given file has this digest"
     state = "" if link.intact else ", DOES NOT VERIFY"
-    again = ", what it rests on stands above" if link.told else ""
+    again = ", told above" if link.told else ""
     return f"{link.file}{state}{again}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from pp4.receipts.figures import Figures
+from pp4.receipts.figures import Figures, Interval
 from pp4.receipts.gates import Qualification, Rehearsal, Solo
-from pp4.receipts.runs import Budget, Measurement
+from pp4.receipts.runs import Budget, Measurement, Summary
 from pp4.report.acceptance import Acceptance, acceptance
 from pp4.report.arms import ArmFigures, arm_figures
 from pp4.report.assembled import Comparison, Half, assemble
@@ -181,9 +181,23 @@ def _figures(comparison: Comparison, describe: Describe) -> ComparisonFigures:
             HalfFigures(half, tuple(map(arm_figures, half.receipt.arms)))
             for half in comparison.halves
         ),
-        figures=describe(receipts),
+        figures=_with_summary(describe(receipts), comparison.summary),
         acceptance=acceptance(receipts),
     )
+
+
+def _with_summary(figures: Figures, summary: Summary | None) -> Figures:
+    """Give the primary cell the interval of the summary, where none could be computed here."""
+    if summary is None:
+        return figures
+    stated = Interval(low=summary.interval_low, high=summary.interval_high)
+    cells = (
+        cell.model_copy(update={"interval": stated})
+        if cell.primary and cell.log_ratio is not None and cell.interval is None
+        else cell
+        for cell in figures.cells
+    )
+    return figures.model_copy(update={"cells": tuple(cells)})
 
 
 def _limits(files: Sequence[Given]) -> tuple[tuple[str, tuple[str, ...]], ...]:

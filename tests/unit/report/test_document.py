@@ -6,9 +6,12 @@ from decimal import Decimal
 import pytest
 
 from pp4.console.reports import told
+from pp4.measure.describing import describe
 from pp4.receipts.digests import tree_digest
 from pp4.receipts.models import read_model
 from pp4.report.arms import arm_figures
+from pp4.report.document import document
+from pp4.report.given import read
 from pp4.report.latency import distributions
 from pp4.report.page import page
 from tests.unit.report.documents import of_bytes, of_files
@@ -136,6 +139,15 @@ def test_a_half_that_was_cut_is_drawn_as_far_as_it_went(tmp_path):
     made_up = of_bytes(tmp_path, half=changed(made().files["A1B1"], cut))
     assert b"NO VERDICT" in page(made_up)
     assert next(iter(told(made_up))).startswith("NO VERDICT")
+
+
+def test_without_numpy_the_primary_cell_has_the_interval_that_the_summary_states(chain):
+    made_up = document(read([chain["A1B1"], chain["B2A2"]]), describe)
+    (comparison,) = made_up.comparisons
+    known = {cell.primary: cell.interval for cell in comparison.figures.cells}
+    summary = comparison.receipts[1].summary
+    assert (known[True].low, known[True].high) == (summary.interval_low, summary.interval_high)
+    assert known[False] is None
 
 
 def test_the_document_is_json_and_has_every_figure(whole):

@@ -72,10 +72,10 @@ def test_a_chain_is_a_tree_of_what_is_found(capsys, chain):
     lines = out.splitlines()
     assert lines[0] == "measurement FASTER"
     assert lines[1] == f"|   sha256 {file_digest(chain['B2A2'].read_bytes())}"
-    assert "|-- budget: budget fits" in lines
+    assert "|-- budget fits" in lines
     assert "`-- first_half: measurement complete" in lines
-    assert "    |-- budget: budget fits" in lines
-    assert sum(line.strip(" |`-") == "budget: budget fits" for line in lines) == 2
+    assert "    |-- budget fits" in lines
+    assert sum(line.strip(" |`-") == "budget fits" for line in lines) == 2
     assert "MISSING" not in out
 
 
