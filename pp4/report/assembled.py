@@ -35,11 +35,6 @@ class Comparison:
         """What both halves say together, where one of them has it."""
         return self.halves[-1].receipt.summary
 
-    @property
-    def whole(self) -> bool:
-        """Whether both halves were given, each complete."""
-        return len(self.halves) == 2 and all(half.receipt.complete for half in self.halves)
-
 
 @dataclass(frozen=True, slots=True)
 class Assembled:

@@ -21,6 +21,7 @@ class Given:
         file: its name as given.
         sha256: of the file; others refer to it by this.
         receipt: the model.
+        shows: what it shows; nothing where it does not verify.
         says: what it does not show: its own limits, and what its signature leaves open.
         intact: whether it verified.
     """
@@ -28,6 +29,7 @@ class Given:
     file: str
     sha256: str
     receipt: Receipt
+    shows: tuple[str, ...]
     says: tuple[str, ...]
     intact: bool = True
 
@@ -64,7 +66,7 @@ def _given(file: FileReport) -> Given | None:
     # Both are there wherever no check failed.
     if file.receipt is None or file.sha256 is None:
         return None
-    return Given(file.file, file.sha256, file.receipt, file.does_not_show, file.intact)
+    return Given(file.file, file.sha256, file.receipt, file.shows, file.does_not_show, file.intact)
 
 
 def look(paths: Sequence[Path]) -> tuple[Given, ...]:

@@ -61,7 +61,8 @@ def _sentence(one: GatesFigures | BudgetFigures | PlainFigures) -> str:
     if isinstance(one, BudgetFigures):
         projected, bound = int(one.receipt.projected_ns), int(one.receipt.bound_ns)
         return f"The window is projected to take {span(projected)} of at most {span(bound)}."
-    return one.facts[1].text if len(one.facts) > 1 else ""
+    shows = one.given.shows[0].partition("; verdict:")[0]
+    return f"{shows[:1].upper()}{shows[1:]}."
 
 
 def gates_section(one: GatesFigures, number: int, half: str = "") -> Section:

@@ -10,7 +10,6 @@ from typing import Final
 
 LIGHT: Final = {
     "paper": "#fdfdfb",
-    "panel": "#f3f3ef",
     "ink": "#1b1c1d",
     "muted": "#5a5d61",
     "rule": "#d6d7d4",
@@ -18,11 +17,9 @@ LIGHT: Final = {
     "off": "#8a5800",
     "on": "#0b59a8",
     "bad": "#a3201d",
-    "good": "#1d6a3c",
 }
 DARK: Final = {
     "paper": "#15171a",
-    "panel": "#1d2024",
     "ink": "#e9e7e2",
     "muted": "#a8abaf",
     "rule": "#3b3f45",
@@ -30,7 +27,6 @@ DARK: Final = {
     "off": "#e6ad52",
     "on": "#79b8f8",
     "bad": "#ff938b",
-    "good": "#82d29d",
 }
 STAND_INS: Final = {name: f"#0b0c{number:02x}" for number, name in enumerate(LIGHT, start=1)}
 """A plot is drawn with these, and each becomes the variable of its name in the page."""

@@ -82,7 +82,10 @@ def _no_verdict(comparison: Comparison) -> tuple[str, str]:
             return f"The half {half.receipt.half} is not complete.", _cut(half.receipt)
     halves = [half.receipt.half for half in comparison.halves]
     if len(halves) == 2:
-        return "The second half has no summary.", "pp4 measure summary makes it from both halves"
+        return (
+            "The second half states no summary.",
+            "its receipt has none; pp4 measure summary computes one from both halves",
+        )
     other = "B2A2" if halves == ["A1B1"] else "A1B1"
     return (
         f"This is one half of two: {halves[0]}.",

@@ -9,6 +9,7 @@ import pytest
 from pp4 import cli
 from pp4.console import Console, reports
 from pp4.errors import Exit
+from pp4.report.page import page
 from tests.unit.receipts.samples import KINDS, sample
 from tests.unit.report.documents import of_bytes
 from tests.unit.report.hostile import hostile_half
@@ -83,6 +84,10 @@ def test_a_gate_that_does_not_hold_names_the_arm(tmp_path):
     lines = [part for part in reports.told(document) if isinstance(part, str)]
     name = made["gates"][2]["arms"][0]["arm"]
     assert f"  gate 2, {name}: expected pass, found failed(OUTPUT_MISMATCH)" in lines
+    (table,) = [part for part in reports.told(document) if not isinstance(part, str)]
+    verdicts = [row[2] for row in table.rows]
+    assert verdicts == ["holds", "holds", "DOES NOT HOLD", *["holds"] * (len(verdicts) - 3)]
+    assert page(document).decode().count("DOES NOT HOLD") == 1
 
 
 def run(capsys, *arguments):

@@ -77,6 +77,8 @@ def test_a_chain_is_a_tree_of_what_is_found(capsys, chain):
     assert "    |-- budget fits" in lines
     assert sum(line.strip(" |`-") == "budget fits" for line in lines) == 2
     assert "MISSING" not in out
+    # solo and whole_worker below both qualifications and the first half, the budget below it
+    assert out.count(", told above") == 7
 
 
 def test_a_missing_link_is_said(capsys, chain):

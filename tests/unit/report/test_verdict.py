@@ -16,7 +16,7 @@ def comparison(*names, summary=None):
         receipt = read_model(made().files[name], name)
         if name == "B2A2":
             receipt = receipt.model_copy(update={"summary": summary})
-        halves.append(Half(Given(name, "0" * 64, receipt, ()), receipt))
+        halves.append(Half(Given(name, "0" * 64, receipt, (), ()), receipt))
     return Comparison(tuple(halves), ())
 
 
@@ -48,6 +48,11 @@ WORDS = {
         "Whether ON is faster or slower than OFF is not decided.",
         "the drift between the HOLDs, -2.0 %, is at least as large as the effect and the noise "
         "threshold",
+    ),
+    "wide, with a drift below the noise": (
+        ("UNDECIDED", "0.004000", "-0.020000", "0.030000", "0.006000"),
+        "Whether ON is faster or slower than OFF is not decided.",
+        "the interval reaches across the noise threshold of 1 %",
     ),
     "wide": (
         ("UNDECIDED", "0.012000", "0.004000", "0.020000", "0.001000"),
