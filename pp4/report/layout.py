@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Final
 
 from pp4.report.plots.sheet import Drawing
+
+MOST_PANELS: Final = 16
+"""Small figures of one section, more than a measurement has; its tables have the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +106,4 @@ class Part:
     """Everything about one comparison, or about one other receipt."""
 
     head: Head
-    sections: tuple[Section, ...] = field(default=())
+    sections: tuple[Section, ...]

@@ -9,7 +9,7 @@ from pp4.receipts.figures import Cell, Latency, Paired
 from pp4.report.acceptance import SWITCHES, Acceptance
 from pp4.report.document import ComparisonFigures
 from pp4.report.latency import Distribution, distributions
-from pp4.report.layout import Head, Panel, Part, Section, Table
+from pp4.report.layout import MOST_PANELS, Head, Panel, Part, Section, Table
 from pp4.report.plots import acceptance as acceptance_plot
 from pp4.report.plots import drift as drift_plot
 from pp4.report.plots import latency as latency_plot
@@ -20,21 +20,27 @@ from pp4.report.verdict import CONTROLLED
 from pp4.report.words import NONE, interval, milliseconds, percent, rate
 
 
-def part_of(one: ComparisonFigures, number: int = 0) -> Part:
-    """Return everything that the page says of a comparison."""
-    sections = (
-        _speed(one),
-        _drift(one),
-        _acceptance(one),
-        _latency(one),
-        memory_section(one),
-        clocks_section(one),
-        timeline_section(one),
+def part_of(one: ComparisonFigures, mark: str) -> Part:
+    """Return everything that the page says of a comparison.
+
+    Args:
+        one: the comparison.
+        mark: before every name of its sections and figures, to tell them from those of others.
+    """
+    tells = (
+        _speed,
+        _drift,
+        _acceptance,
+        _latency,
+        memory_section,
+        clocks_section,
+        timeline_section,
     )
-    return Part(_head(one), tuple(section for section in sections if section is not None))
+    sections = (tell(one, mark) for tell in tells)
+    return Part(_head(one, mark), tuple(section for section in sections if section is not None))
 
 
-def _head(one: ComparisonFigures) -> Head:
+def _head(one: ComparisonFigures, mark: str) -> Head:
     verdict = one.verdict
     return Head(
         eyebrow="Sampled drafting: ON against OFF",
@@ -43,7 +49,7 @@ def _head(one: ComparisonFigures) -> Head:
         figures=verdict.figures,
         because=f"{verdict.because}.",
         notes=(f"Endpoint: {verdict.endpoint}.", CONTROLLED),
-        drawing=verdict_plot.draw(verdict),
+        drawing=verdict_plot.draw(f"{mark}verdict", verdict),
         facts=tuple(_facts(one)),
     )
 
@@ -78,8 +84,8 @@ def _spelled(value: object) -> str:
     return " / ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _speed(one: ComparisonFigures) -> Section | None:
-    drawing = ratios_plot.draw(one.figures.cells, one.verdict.noise)
+def _speed(one: ComparisonFigures, mark: str) -> Section | None:
+    drawing = ratios_plot.draw(f"{mark}ratios", one.figures.cells, one.verdict.noise)
     cells = sorted(one.figures.cells, key=lambda cell: (Decimal(cell.temperature), cell.batch))
     if not cells:
         return None
@@ -91,7 +97,7 @@ def _speed(one: ComparisonFigures) -> Section | None:
         marked=frozenset(place for place, cell in enumerate(cells) if cell.primary),
     )
     return Section(
-        "speed",
+        f"{mark}speed",
         "Tokens per second",
         "The cell in bold is the primary endpoint, declared beforehand; the others are "
         "description. A change inside the grey band is within the noise threshold.",
@@ -115,7 +121,7 @@ def _speed_row(cell: Cell) -> tuple[str, ...]:
     )
 
 
-def _drift(one: ComparisonFigures) -> Section | None:
+def _drift(one: ComparisonFigures, mark: str) -> Section | None:
     primary = next((cell for cell in one.figures.cells if cell.primary), None)
     if primary is None:
         return None
@@ -126,13 +132,13 @@ def _drift(one: ComparisonFigures) -> Section | None:
         )
         for series in primary.series
     ]
-    drawing = drift_plot.draw(holds, one.verdict.noise)
+    drawing = drift_plot.draw(f"{mark}pairs", holds, one.verdict.noise)
     if drawing is None:
         return None
     drift = one.verdict.drift
     said = "" if drift is None else f" Here it is {percent(drift)}."
     return Section(
-        "drift",
+        f"{mark}drift",
         "Drift",
         "Each mark is a pair of rounds of the primary cell with the same prompts, ON over OFF. In "
         "the second HOLD the order of the arms is reversed: what merely changed with time moves "
@@ -152,20 +158,20 @@ def _pairs_table(half: str, rounds: Sequence[Paired]) -> Table:
     )
 
 
-def _acceptance(one: ComparisonFigures) -> Section | None:
+def _acceptance(one: ComparisonFigures, mark: str) -> Section | None:
     panels = tuple(
         Panel(
-            acceptance_plot.draw(row, number),
+            acceptance_plot.draw(f"{mark}acceptance-{number}", row),
             title=f"T = {row.temperature}",
             table=_acceptance_table(row),
         )
-        for number, row in enumerate(one.acceptance)
+        for number, row in enumerate(one.acceptance[:MOST_PANELS])
         if any(row.rates.values())
     )
     if not panels:
         return None
     return Section(
-        "acceptance",
+        f"{mark}acceptance",
         "Acceptance by position",
         "Of the drafts that were made, how many had at least so many tokens accepted; all batch "
         "sizes together. At T = 0 both switches draft alike.",
@@ -192,23 +198,23 @@ def _acceptance_table(row: Acceptance) -> Table:
     )
 
 
-def _latency(one: ComparisonFigures) -> Section | None:
+def _latency(one: ComparisonFigures, mark: str) -> Section | None:
     known = distributions(one.receipts)
     if not known:
         return None
     scale = latency_plot.bounds(known)
     return Section(
-        "latency",
+        f"{mark}latency",
         "Draft latency",
         "How long a step waited for its drafts, sampled rounds (T > 0) of all temperatures "
         "together: of all steps, how many waited at most so long. One scale for all batch sizes.",
         panels=tuple(
             Panel(
-                latency_plot.draw(row, scale),
+                latency_plot.draw(f"{mark}latency-{row.batch}", row, scale),
                 title=f"batch {row.batch}",
                 table=_latency_table(row),
             )
-            for row in known
+            for row in known[:MOST_PANELS]
         ),
         details=(_latency_cells(one.figures.cells),),
         small=True,

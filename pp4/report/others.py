@@ -171,7 +171,7 @@ def budget_section(one: BudgetFigures, number: int) -> Section:
         f"The window {fits}: projected {span(total)} of a bound of {span(int(receipt.bound_ns))}, "
         "which is the worst measured time of each part with its margin. Expires "
         f"{receipt.expires_at}.",
-        panels=(Panel(budget_plot.draw(receipt, number)),),
+        panels=(Panel(budget_plot.draw(f"parts-{number}", receipt)),),
         tables=(table,),
     )
 

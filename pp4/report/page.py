@@ -60,7 +60,8 @@ def _parts(document: Document) -> Iterator[Part]:
     if not document.comparisons:
         yield Part(head_of(document), rest)
         return
-    *earlier, last = [part_of(one, number) for number, one in enumerate(document.comparisons)]
+    marks = ("" if number == 0 else f"c{number}-" for number in range(len(document.comparisons)))
+    *earlier, last = [part_of(*both) for both in zip(document.comparisons, marks, strict=True)]
     yield from earlier
     yield Part(last.head, (*last.sections, *rest))
 

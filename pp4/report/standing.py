@@ -7,28 +7,28 @@ from collections.abc import Sequence
 from pp4.receipts.runs import Measurement
 from pp4.report.arms import ArmFigures
 from pp4.report.document import ComparisonFigures
-from pp4.report.layout import Panel, Section, Table
+from pp4.report.layout import MOST_PANELS, Panel, Section, Table
 from pp4.report.plots import clocks as clocks_plot
 from pp4.report.plots import memory as memory_plot
 from pp4.report.plots import timeline as timeline_plot
 from pp4.report.words import NONE, brief, growth, size, span
 
 
-def memory_section(one: ComparisonFigures) -> Section | None:
+def memory_section(one: ComparisonFigures, mark: str) -> Section | None:
     """Tell memory over the sealed baseline, and what failed."""
     arms = one.arms
     sources = sorted({memory.source for arm in arms for memory in arm.memory})
     if not sources:
         return None
     panels = []
-    for number, source in enumerate(sources):
+    for number, source in enumerate(sources[:MOST_PANELS]):
         told = [(arm, row) for arm in arms for row in arm.memory if row.source == source]
         arm, most = max(told, key=lambda pair: pair[1].most)
         note = f"at most {growth(most.most)} ({arm.arm})" if most.most > 0 else "did not grow"
-        drawing = memory_plot.draw(source, told, number)
+        drawing = memory_plot.draw(f"{mark}memory-{number}", source, told)
         panels.append(Panel(drawing, title=source, note=note))
     return Section(
-        "memory",
+        f"{mark}memory",
         "Memory and failed rounds",
         f"{_failed(arms)} Memory is shown as growth over the baseline that was sealed before the "
         "first timed round. The dotted line is the allowance, the larger of 1 % and 16 MiB. OFF "
@@ -120,7 +120,7 @@ def _unsupported(arms: Sequence[ArmFigures]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def clocks_section(one: ComparisonFigures) -> Section | None:
+def clocks_section(one: ComparisonFigures, mark: str) -> Section | None:
     """Tell what NVML said at the end of each round."""
     known = clocks_plot.quantities(one.arms)
     reasons = sorted({reason for arm in one.arms for reason in arm.slowed})
@@ -137,12 +137,16 @@ def clocks_section(one: ComparisonFigures) -> Section | None:
     if not (known or slowed or silent):
         return None
     return Section(
-        "clocks",
+        f"{mark}clocks",
         "Clocks, power, temperature",
         "As NVML told them at the end of each round; nothing of it was set. Solid is GPU 0, dotted "
         "GPU 1.",
         panels=tuple(
-            Panel(clocks_plot.draw(row, one.arms, number), title=row.title, note=row.unit)
+            Panel(
+                clocks_plot.draw(f"{mark}clocks-{number}", row, one.arms),
+                title=row.title,
+                note=row.unit,
+            )
             for number, row in enumerate(known)
             if row.drawn
         ),
@@ -167,20 +171,20 @@ def _clocks_table(arms: Sequence[ArmFigures], known: Sequence[clocks_plot.Quanti
     return Table("Clocks, power and temperature by arm", head, tuple(rows), words=3)
 
 
-def timeline_section(one: ComparisonFigures) -> Section | None:
+def timeline_section(one: ComparisonFigures, mark: str) -> Section | None:
     """Tell how both HOLDs went."""
     told = [half for half in one.halves if half.half.receipt.timeline]
     if not told:
         return None
     end = max(timeline_plot.longest(half.half.receipt) for half in told)
     return Section(
-        "holds",
+        f"{mark}holds",
         "The HOLDs",
         "Each half ran in a HOLD of its own, which began with the gates and was closed and "
         "restored before the next. Times are the coordinator's.",
         panels=tuple(
             Panel(
-                timeline_plot.draw(half.half.receipt, f"hold-{number}", end),
+                timeline_plot.draw(f"{mark}hold-{number}", half.half.receipt, end),
                 title=half.title,
                 note=timeline_plot.described(half.half.receipt),
             )

@@ -12,12 +12,23 @@ MIB: Final = 1 << 20
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 _HYPHEN: Final = re.compile(r"(?<![\w.)-])-(?=[0-9])")
+_LARGEST: Final = 9.0
 NONE: Final = "\N{EN DASH}"
 """Stands where there is no number."""
 
 
+def position(change: float) -> float:
+    """Return a natural logarithm of a ratio as a change in percent, for a figure.
+
+    A receipt may state any number: what lies beyond a factor of 8,000 is drawn there.
+    """
+    return 100 * math.expm1(min(change, _LARGEST))
+
+
 def percent(change: float, digits: int = 1) -> str:
     """Spell a natural logarithm of a ratio as a signed change in percent: ``+4.9 %``."""
+    if change > _LARGEST:
+        return f"more than +{position(change):,.0f} %"
     return f"{signed(100 * math.expm1(change), digits)} %"
 
 

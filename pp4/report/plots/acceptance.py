@@ -14,8 +14,8 @@ _SAME = 0.005
 """Curves that are nowhere further apart than half a percent are named once."""
 
 
-def draw(one: Acceptance, number: int) -> Drawing:
-    """Draw one temperature; ``number`` tells its figure from the others of the page."""
+def draw(name: str, one: Acceptance) -> Drawing:
+    """Draw one temperature, as the figure of that name in the page."""
     label = f"Acceptance by position at T = {one.temperature}: " + "; ".join(
         f"{switch}: {', '.join(share(rate, 0) for rate in rates) or 'nothing drafted'}"
         for switch, rates in one.rates.items()
@@ -47,7 +47,7 @@ def draw(one: Acceptance, number: int) -> Drawing:
         axes.set_yticks([0, 25, 50, 75, 100])
         axes.set_xlabel("position in the draft", labelpad=5)
 
-    return Drawing(drawn(f"acceptance-{number}", label, Size(300, 204), draw_on))
+    return Drawing(drawn(name, label, Size(300, 204), draw_on))
 
 
 def _names(axes: Axes, one: Acceptance) -> None:

@@ -10,8 +10,8 @@ from pp4.report.plots.sheet import Drawing, Size, fits, in_two_widths, name_of, 
 from pp4.report.words import NS_PER_S, span
 
 
-def draw(budget: Budget, number: int) -> Drawing:
-    """Draw one bar of all parts; ``number`` tells the figure from the others of the page."""
+def draw(name: str, budget: Budget) -> Drawing:
+    """Draw one bar of all parts, as the figure of that name in the page."""
     bound, total = int(budget.bound_ns), int(budget.projected_ns)
     label = f"Projected window {span(total)} of a bound of {span(bound)}"
 
@@ -45,4 +45,4 @@ def draw(budget: Budget, number: int) -> Drawing:
         axes.locator_params(axis="x", nbins=5 if narrow else 10)
         axes.set_xlabel("minutes", labelpad=4, color=MUTED)
 
-    return in_two_widths(f"budget-{number}", label, Size(900, 98), Size(348, 98), draw_on)
+    return in_two_widths(name, label, Size(900, 98), Size(348, 98), draw_on)

@@ -52,13 +52,13 @@ def quantities(arms: Sequence[ArmFigures]) -> list[Quantity]:
     return [*known, *(Quantity(name, name, "", 1, drawn=False) for name in sorted(found - named))]
 
 
-def draw(quantity: Quantity, arms: Sequence[ArmFigures], number: int) -> Drawing:
+def draw(name: str, quantity: Quantity, arms: Sequence[ArmFigures]) -> Drawing:
     """Draw one quantity of all GPUs.
 
     Args:
+        name: of the figure in the page.
         quantity: which.
         arms: in the order in which they ran.
-        number: tells the figure from the others of the page.
     """
     label = (
         f"{name_of(quantity.title)} in {quantity.unit or 'its own unit'} by round: "
@@ -107,4 +107,4 @@ def draw(quantity: Quantity, arms: Sequence[ArmFigures], number: int) -> Drawing
         axes.set_xticks([])
         axes.set_xlabel("rounds of each arm, in their order", labelpad=6)
 
-    return Drawing(drawn(f"clocks-{number}", label, Size(300, 160), draw_on))
+    return Drawing(drawn(name, label, Size(300, 160), draw_on))

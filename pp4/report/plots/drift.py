@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from pp4.report.palette import BAND, INK, MUTED, ON, PAPER
 from pp4.report.plots.sheet import NORMAL, Drawing, Size, in_two_widths, panel, rules
-from pp4.report.words import percent
+from pp4.report.words import percent, position
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Paired:
         return math.fsum(self.changes) / len(self.changes)
 
 
-def draw(holds: Sequence[Paired], noise: float) -> Drawing | None:
+def draw(name: str, holds: Sequence[Paired], noise: float) -> Drawing | None:
     """Draw the pairs of each HOLD on one scale; None where there is none."""
     shown = [one for one in holds if one.changes]
     if not shown:
@@ -40,7 +40,7 @@ def draw(holds: Sequence[Paired], noise: float) -> Drawing | None:
     label = "Change of each pair of rounds of the primary cell: " + "; ".join(
         f"{one.title}: {len(one.changes)} pairs, mean {percent(one.mean)}" for one in shown
     )
-    values = [100 * math.expm1(value) for one in shown for value in one.changes]
+    values = [position(value) for one in shown for value in one.changes]
     low, high = min([*values, -100 * noise]), max([*values, 100 * noise])
     edge = 0.08 * (high - low)
 
@@ -57,7 +57,7 @@ def draw(holds: Sequence[Paired], noise: float) -> Drawing | None:
             _title(axes, one)
 
     tall = 28 + 230 * (len(shown) - 1) + 210
-    return in_two_widths("drift", label, Size(900, 238), Size(348, tall), draw_on)
+    return in_two_widths(name, label, Size(900, 238), Size(348, tall), draw_on)
 
 
 def _pairs(axes: Axes, one: Paired, noise: float, first: Paired | None) -> None:
@@ -65,12 +65,12 @@ def _pairs(axes: Axes, one: Paired, noise: float, first: Paired | None) -> None:
     rules(axes, "y")
     axes.axhline(0, color=MUTED, linewidth=0.8)
     numbers = range(1, len(one.changes) + 1)
-    places = [100 * math.expm1(value) for value in one.changes]
+    places = [position(value) for value in one.changes]
     axes.set_xlim(0, len(one.changes) + 1)
     axes.plot(numbers, places, "o", color=INK, markersize=3.6, markerfacecolor=PAPER)
-    mean = 100 * math.expm1(one.mean)
+    mean = position(one.mean)
     if first is not None:
-        axes.axhline(100 * math.expm1(first.mean), color=ON, linewidth=1.2, linestyle=(0, (2, 3)))
+        axes.axhline(position(first.mean), color=ON, linewidth=1.2, linestyle=(0, (2, 3)))
     axes.axhline(mean, color=ON, linewidth=2)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:+g} %" if value else "0")
     axes.locator_params(axis="y", nbins=6)

@@ -28,15 +28,16 @@ def bounds(all_of_them: Sequence[Distribution]) -> tuple[float, float]:
         if samples
         for value in (samples[0], samples[-1])
     ]
-    low, high = (max(1, end) / NS_PER_MS for end in (min(values), max(values)))
+    low, high = _ms(min(values)), _ms(max(values))
     # On the left there has to be room for a name beside the first curve.
     return low / max(1.06, (high / low) ** 0.22), high * 1.06
 
 
-def draw(one: Distribution, scale: tuple[float, float]) -> Drawing:
+def draw(name: str, one: Distribution, scale: tuple[float, float]) -> Drawing:
     """Draw one batch size.
 
     Args:
+        name: of the figure in the page.
         one: with at least one sample.
         scale: see :func:`bounds`.
     """
@@ -65,7 +66,7 @@ def draw(one: Distribution, scale: tuple[float, float]) -> Drawing:
                 linewidth=1.8,
                 drawstyle="steps-post",
             )
-            middles[switch] = samples[(len(samples) - 1) // 2] / NS_PER_MS
+            middles[switch] = _ms(samples[(len(samples) - 1) // 2])
         _names(axes, middles)
         tight = scale[1] / scale[0] < 12
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5) if tight else (1, 3)))
@@ -76,7 +77,7 @@ def draw(one: Distribution, scale: tuple[float, float]) -> Drawing:
         axes.set_yticks([0, 25, 50, 75, 100])
         axes.set_xlabel("milliseconds for the drafts of a step", labelpad=5)
 
-    return Drawing(drawn(f"latency-{one.batch}", label, Size(300, 204), draw_on))
+    return Drawing(drawn(name, label, Size(300, 204), draw_on))
 
 
 def _curve(samples: Sequence[int]) -> tuple[list[float], list[float]]:
@@ -84,7 +85,12 @@ def _curve(samples: Sequence[int]) -> tuple[list[float], list[float]]:
     count = len(samples)
     ranks = sorted({math.ceil(count * point / _POINTS) for point in range(1, _POINTS + 1)})
     ranks = [1, *(rank for rank in ranks if rank > 1)]
-    return [100 * rank / count for rank in ranks], [samples[rank - 1] / NS_PER_MS for rank in ranks]
+    return [100 * rank / count for rank in ranks], [_ms(samples[rank - 1]) for rank in ranks]
+
+
+def _ms(ns: int) -> float:
+    """Return milliseconds; the scale, which is one of powers, begins at a microsecond."""
+    return max(1000, ns) / NS_PER_MS
 
 
 def _names(axes: Axes, middles: Mapping[str, float]) -> None:

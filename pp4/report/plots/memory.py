@@ -17,13 +17,13 @@ _OVER: Final = 1.28
 """The scale ends so far above the allowance, which therefore lies at one height in all panels."""
 
 
-def draw(source: str, arms: Sequence[tuple[ArmFigures, Memory]], number: int) -> Drawing:
+def draw(name: str, source: str, arms: Sequence[tuple[ArmFigures, Memory]]) -> Drawing:
     """Draw one source.
 
     Args:
+        name: of the figure in the page.
         source: its name.
         arms: each arm with what it says of the source, in the order in which they ran.
-        number: tells the figure from the others of the page.
     """
     allowance = min(memory.allowance for _, memory in arms)
     label = f"Growth of {name_of(source)} over the baseline, allowance {growth(allowance)}: " + (
@@ -79,4 +79,4 @@ def draw(source: str, arms: Sequence[tuple[ArmFigures, Memory]], number: int) ->
         axes.locator_params(axis="x", nbins=5, integer=True)
         axes.set_xlabel("rounds of the arm", labelpad=3)
 
-    return Drawing(drawn(f"memory-{number}", label, Size(300, 164), draw_on))
+    return Drawing(drawn(name, label, Size(300, 164), draw_on))

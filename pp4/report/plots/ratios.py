@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,10 +12,12 @@ from matplotlib.figure import Figure
 
 from pp4.receipts.figures import Cell
 from pp4.report.palette import BAND, INK, MUTED, ON, PAPER
-from pp4.report.plots.sheet import Drawing, Size, in_two_widths, panel, rules
-from pp4.report.words import change
+from pp4.report.plots.sheet import Drawing, Size, in_two_widths, name_of, panel, rules
+from pp4.report.words import change, position
 
 _ROW: Final = 25
+_NAME: Final = 18
+"""Signs of a cell's name that have room."""
 _GAP: Final = 0.55
 """Of a row, where the temperature changes."""
 
@@ -32,10 +33,11 @@ class _Row:
     place: float
 
 
-def draw(cells: Sequence[Cell], noise: float) -> Drawing | None:
+def draw(name: str, cells: Sequence[Cell], noise: float) -> Drawing | None:
     """Draw the change of each cell.
 
     Args:
+        name: of the figure in the page.
         cells: in the order in which they are told.
         noise: threshold as a ratio.
 
@@ -73,7 +75,7 @@ def draw(cells: Sequence[Cell], noise: float) -> Drawing | None:
         axes.set_xlabel(f"{what}, ON against OFF", labelpad=6)
         axes.text(0, -0.8, f"noise ±{100 * noise:g} %", ha="center", va="bottom", color=MUTED)
 
-    return in_two_widths("ratios", label, Size(900, height), Size(348, height), draw_on)
+    return in_two_widths(name, label, Size(900, height), Size(348, height), draw_on)
 
 
 def _rows(cells: Sequence[Cell]) -> list[_Row]:
@@ -87,8 +89,8 @@ def _rows(cells: Sequence[Cell]) -> list[_Row]:
             place += 1 + (_GAP if last != cell.temperature else 0)
         last = cell.temperature
         ends = (cell.interval.low, cell.interval.high) if cell.interval else (cell.log_ratio,) * 2
-        at, low, high = (100 * math.expm1(float(text)) for text in (cell.log_ratio, *ends))
-        name = f"T {cell.temperature}, batch {cell.batch}"
+        at, low, high = (position(float(text)) for text in (cell.log_ratio, *ends))
+        name = name_of(f"T {cell.temperature}, batch {cell.batch}", _NAME)
         rows.append(_Row(name, change(cell), cell.primary, at, low, high, place))
     return rows
 

@@ -18,6 +18,7 @@ from pp4.report.words import NS_PER_S, span
 
 _LANES: Final = ("step", "gate", "arm", "phase")
 _ROW: Final = 27
+_DRAWN: Final = 300
 _MOST: Final = 3
 """Lanes of one kind where spans overlap; a host that tells more is drawn over itself."""
 _SILENT: Final = 2
@@ -39,18 +40,18 @@ def described(half: Measurement) -> str:
     return f"{len(beats):,} heartbeats, longest gap {span(gap)}"
 
 
-def draw(half: Measurement, name: str, end_ns: int) -> Drawing:
+def draw(name: str, half: Measurement, end_ns: int) -> Drawing:
     """Draw a HOLD.
 
     Args:
-        half: whose HOLD it was.
         name: of the figure in the page.
+        half: whose HOLD it was.
         end_ns: end of the scale, one for all HOLDs of a page.
     """
     lanes = [
         (kind, row)
         for kind in _LANES
-        for row in _rows([one for one in half.timeline if one.kind == kind])
+        for row in _rows(longest_spans([one for one in half.timeline if one.kind == kind]))
     ]
     height = 34 + _ROW * (len(lanes) + 1) + 28
     arms = ", ".join(
@@ -87,6 +88,12 @@ def draw(half: Measurement, name: str, end_ns: int) -> Drawing:
         axes.set_xlabel("minutes since the HOLD was opened", labelpad=5)
 
     return in_two_widths(name, label, Size(900, height), Size(348, height), draw_on)
+
+
+def longest_spans(spans: Sequence[Span]) -> list[Span]:
+    """Return what of one kind is drawn: all of it, up to more than any HOLD has."""
+    taken = sorted(spans, key=lambda one: int(one.begin_ns) - int(one.end_ns))
+    return taken[:_DRAWN]
 
 
 def _rows(spans: Sequence[Span]) -> list[list[Span]]:

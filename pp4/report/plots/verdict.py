@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pp4.report.palette import BAND, INK, MUTED, ON, PAPER
 from pp4.report.plots.sheet import NORMAL, Drawing, Size, in_two_widths, panel
 from pp4.report.verdict import Verdict
-from pp4.report.words import percent
+from pp4.report.words import percent, position
 
 
-def draw(verdict: Verdict) -> Drawing | None:
+def draw(name: str, verdict: Verdict) -> Drawing | None:
     """Draw effect and drift; None without a summary."""
     effect, low, high, drift = verdict.effect, verdict.low, verdict.high, verdict.drift
     if effect is None or low is None or high is None or drift is None:
@@ -23,7 +21,7 @@ def draw(verdict: Verdict) -> Drawing | None:
     def draw_on(figure: Figure, narrow: bool) -> None:
         width = 340 if narrow else 620
         axes = panel(figure, (52, 22, width - 14, 84))
-        places = [100 * math.expm1(value) for value in (effect, low, high, drift)]
+        places = [position(value) for value in (effect, low, high, drift)]
         noise = 100 * verdict.noise
         reach = 1.18 * max(*map(abs, places), 2 * noise)
         axes.set_xlim(-reach, reach)
@@ -43,7 +41,7 @@ def draw(verdict: Verdict) -> Drawing | None:
         axes.locator_params(axis="x", nbins=4 if narrow else 8)
         axes.text(0, 1.75, f"noise threshold ±{noise:g} %", ha="center", va="bottom", color=MUTED)
 
-    return in_two_widths("verdict", label, Size(620, 110), Size(340, 110), draw_on)
+    return in_two_widths(name, label, Size(620, 110), Size(340, 110), draw_on)
 
 
 def _name(axes: Axes, text: str, x: float, row: int, right: bool) -> None:

@@ -33,7 +33,7 @@ def gallery() -> Iterator[tuple[str, Drawing]]:
     yield from _timelines()
     body = read_model(made().files["budget"], "budget")
     over = body.model_copy(update={"bound_ns": str(300 * S)})
-    yield "a budget that is over", budget.draw(over, 7)
+    yield "a budget that is over", budget.draw("over", over)
 
 
 def _verdicts() -> Iterator[tuple[str, Drawing]]:
@@ -45,9 +45,9 @@ def _verdicts() -> Iterator[tuple[str, Drawing]]:
         (0.7, 0.1, 1.4, -1.2),
         (-2.0, -2.4, -1.5, 0.9),
     ]
-    for effect, low, high, moved in rows:
+    for number, (effect, low, high, moved) in enumerate(rows):
         made_up = Verdict("FASTER", "", "", effect, low, high, moved, 0.01, "")
-        drawing = verdict.draw(made_up)
+        drawing = verdict.draw(f"verdict-{number}", made_up)
         assert drawing is not None
         yield f"verdict {effect} {moved}", drawing
 
@@ -76,7 +76,7 @@ def _ratios() -> Iterator[tuple[str, Drawing]]:
         "all alike": [cell(1, 0.0), cell(8, 0.0, primary=True)],
     }
     for name, rows in cells.items():
-        drawing = ratios.draw(rows, 0.01)
+        drawing = ratios.draw(name.replace(" ", "-"), rows, 0.01)
         assert drawing is not None
         yield f"ratios, {name}", drawing
 
@@ -90,7 +90,7 @@ def _drifts() -> Iterator[tuple[str, Drawing]]:
         ],
     }
     for name, holds in rows.items():
-        drawing = drift.draw(holds, 0.01)
+        drawing = drift.draw(f"drift-{len(holds)}", holds, 0.01)
         assert drawing is not None
         yield f"drift, {name}", drawing
 
@@ -100,10 +100,11 @@ def _latencies() -> Iterator[tuple[str, Drawing]]:
         "one sample": Distribution(1, {"OFF": (1_000_000,), "ON": ()}),
         "equal": Distribution(8, {"OFF": (900_000,) * 5, "ON": (900_000,) * 5}),
         "far apart": Distribution(32, {"OFF": (1_000, 5_000), "ON": (9 * S, 10 * S)}),
+        "no time at all": Distribution(128, {"OFF": (0, 0), "ON": (0, 7)}),
         "slower than OFF": Distribution(64, {"OFF": (2_000_000,), "ON": (1_000_000,)}),
     }
     for name, one in rows.items():
-        yield f"latency, {name}", latency.draw(one, latency.bounds([one]))
+        yield f"latency, {name}", latency.draw(f"latency-{one.batch}", one, latency.bounds([one]))
 
 
 def _acceptances() -> Iterator[tuple[str, Drawing]]:
@@ -116,7 +117,7 @@ def _acceptances() -> Iterator[tuple[str, Drawing]]:
     }
     for number, (name, (off, on)) in enumerate(rows.items(), start=10):
         one = Acceptance("0.7", {"OFF": 9, "ON": 9}, {"OFF": off, "ON": on})
-        yield f"acceptance, {name}", acceptance.draw(one, number)
+        yield f"acceptance, {name}", acceptance.draw(f"acceptance-{number}", one)
 
 
 def _arm() -> ArmFigures:
@@ -131,7 +132,7 @@ def _memories() -> Iterator[tuple[str, Drawing]]:
         "very large": Memory("nvml.gpu.0", 143_000 * MIB, 1_430 * MIB, (0, 5)),
     }
     for number, (name, one) in enumerate(rows.items(), start=20):
-        yield f"memory, {name}", memory.draw(one.source, [(_arm(), one)], number)
+        yield f"memory, {name}", memory.draw(f"memory-{number}", one.source, [(_arm(), one)])
 
 
 def _clocks() -> Iterator[tuple[str, Drawing]]:
@@ -143,8 +144,8 @@ def _clocks() -> Iterator[tuple[str, Drawing]]:
             "clocks": (Clocks(0, "large", (0, 9_999)), Clocks(1, "large", (None, None))),
         }
     )
-    yield "clocks, far apart", clocks.draw(large, [odd], 30)
-    yield "clocks, four arms", clocks.draw(clocks.KNOWN[0], [arm] * 4, 31)
+    yield "clocks, far apart", clocks.draw("clocks-1", large, [odd])
+    yield "clocks, four arms", clocks.draw("clocks-2", clocks.KNOWN[0], [arm] * 4)
 
 
 def _timelines() -> Iterator[tuple[str, Drawing]]:
@@ -170,4 +171,4 @@ def _timelines() -> Iterator[tuple[str, Drawing]]:
         ),
     }
     for number, (name, one) in enumerate(rows.items(), start=40):
-        yield f"timeline, {name}", timeline.draw(one, f"hold-{number}", end)
+        yield f"timeline, {name}", timeline.draw(f"hold-{number}", one, end)

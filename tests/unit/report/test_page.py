@@ -6,10 +6,11 @@ from html.parser import HTMLParser
 import pytest
 from matplotlib.figure import Figure
 
+from pp4.receipts.build import build
 from pp4.report.page import page
 from pp4.report.palette import DARK, LIGHT, OFF, ON, STAND_INS
 from pp4.report.plots.sheet import Size, drawn, panel
-from tests.unit.receipts.samples import KINDS, sample
+from tests.unit.receipts.samples import KINDS, body, sample
 from tests.unit.report.documents import of_bytes, of_files
 from tests.unit.report.hostile import HOSTILE
 
@@ -69,6 +70,15 @@ def test_every_name_in_the_page_is_there_once_and_every_reference_has_one(text):
     wanted = {value[1:] for _, a in seen.tags for name, value in a.items() if name == "href"}
     wanted |= set(re.findall(r"url\(#([^)]+)\)", text))
     assert wanted <= set(names)
+
+
+def test_two_comparisons_share_a_page_and_no_name(tmp_path):
+    other = body("measurement")
+    other["limits"] = ["another one"]
+    text = page(of_bytes(tmp_path, one=sample("measurement"), two=build(other))).decode()
+    names = [attributes["id"] for _, attributes in Seen(text).tags if "id" in attributes]
+    assert len(names) == len(set(names))
+    assert text.count("<h1>") == 2
 
 
 def test_every_figure_says_what_it_shows(text):

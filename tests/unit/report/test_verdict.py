@@ -6,6 +6,7 @@ from pp4.receipts.models import read_model
 from pp4.receipts.runs import Summary
 from pp4.report.assembled import Comparison, Half
 from pp4.report.given import Given
+from pp4.report.plots import verdict as verdict_plot
 from pp4.report.verdict import verdict_of
 from tests.unit.report.measured import made
 
@@ -72,6 +73,13 @@ def test_each_verdict_in_words(name):
 def test_the_figures_are_percentages_of_the_ratio_and_not_of_its_logarithm():
     verdict = of("FASTER", "0.100000", "0.090000", "0.110000", "-0.010000")
     assert verdict.figures == "+10.5 %, 95 % interval +9.4 % to +11.6 %, drift -1.0 %"
+
+
+def test_numbers_that_no_machine_has_are_told_and_drawn():
+    verdict = of("FASTER", "1000000", "900000", "999999999999999999", "-999999999999999999")
+    assert verdict.figures.startswith("more than +810,208 %, 95 % interval more than")
+    assert verdict.figures.endswith("drift -100.0 %")
+    assert verdict_plot.draw("verdict", verdict) is not None
 
 
 @pytest.mark.parametrize(("name", "other"), [("A1B1", "B2A2"), ("B2A2", "A1B1")])
