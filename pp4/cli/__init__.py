@@ -18,7 +18,19 @@ from typing import Annotated
 import typer
 
 from pp4 import __version__
-from pp4.cli import completing, drafter, fleet, holds, measure, prepare, qualify, replay, worker
+from pp4.cli import (
+    completing,
+    drafter,
+    fleet,
+    holds,
+    measure,
+    prepare,
+    qualify,
+    receipts,
+    replay,
+    report,
+    worker,
+)
 from pp4.cli.call import AsJson, Call, MaxAge, SameBoot, call_of, standing_policy
 from pp4.cli.help import ByPath, attach
 from pp4.config import load_settings
@@ -40,6 +52,7 @@ app.add_typer(drafter.drafter, name="drafter")
 app.add_typer(worker.worker, name="worker")
 app.add_typer(replay.replay, name="replay")
 app.add_typer(fleet.fleet, name="fleet")
+app.add_typer(receipts.receipts, name="receipts")
 
 
 def _say_version(context: typer.Context, wanted: bool) -> None:
@@ -61,6 +74,7 @@ def root(
 app.command("pair-qualify")(qualify.pair_qualify)
 app.command("solo-qualify")(qualify.solo_qualify)
 app.command("prepare")(prepare.prepare)
+app.command("report")(report.report)
 
 
 @app.command("verify-receipt")

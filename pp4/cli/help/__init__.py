@@ -16,6 +16,7 @@ from typer.main import get_command_name
 
 from pp4.cli.help.fleets import HELP as _FLEETS
 from pp4.cli.help.hosts import HELP as _HOSTS
+from pp4.cli.help.measuring import HELP as _MEASURING
 from pp4.cli.help.page import Help
 from pp4.cli.help.qualifying import HELP as _QUALIFYING
 from pp4.cli.help.receipts import HELP as _RECEIPTS
@@ -25,6 +26,7 @@ __all__ = ["HELP", "LINES", "SECTIONS", "ByPath", "Help", "attach", "commands"]
 
 HELP: Final[Mapping[str, Help]] = {
     **_QUALIFYING,
+    **_MEASURING,
     **_RECEIPTS,
     **_HOSTS,
     **_WORKERS,
@@ -35,8 +37,8 @@ HELP: Final[Mapping[str, Help]] = {
 SECTIONS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Rehearse, without a GPU", ("doctor", "pair-qualify --dry-run")),
     ("Qualify", ("solo-qualify", "pair-qualify", "fleet")),
-    ("Measure", ("replay",)),
-    ("Verify, offline and on any machine", ("verify-receipt", "status", "gate")),
+    ("Measure", ("measure", "report", "replay")),
+    ("Verify, offline and on any machine", ("verify-receipt", "receipts", "status", "gate")),
     ("Operate", ("worker", "hold", "host", "drafter", "prepare", "explain")),
 )
 """Commands along the path of a user; a row may name a command with an option."""
@@ -44,6 +46,8 @@ SECTIONS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 LINES: Final[Mapping[str, str]] = {
     "pair-qualify --dry-run": "Every gate on this CPU; a receipt that opens nothing",
     "fleet": "Many hosts of several GPUs: pairs, Slurm, suspects",
+    "measure": "OFF against ON on a qualified pair, in two HOLDs",
+    "receipts": "Many at a glance, what they rest on, copies for others",
     "replay": "How many drafted tokens a target accepts, offline",
     "worker": "Draft over a socket; ask a worker how it is",
     "hold": "HOLDs of a host: look, close, recover, clear",
