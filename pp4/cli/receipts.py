@@ -12,6 +12,7 @@ from pp4.errors import Exit
 
 receipts = typer.Typer(help="Receipts at a glance, chains of evidence, copies for others.")
 
+
 @receipts.command("table")
 def table(
     context: typer.Context,

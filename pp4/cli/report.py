@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pp4.receipts.figures import Figures
     from pp4.receipts.runs import Measurement
 
+
 def report(
     context: typer.Context,
     receipts: Annotated[

@@ -4,7 +4,8 @@ Gates that find what samples say, and a measurement whose rounds are made up; bo
 own steps are started, told and heard.  What they do beside that stands in ``behaviour.json``,
 beside the state directory: ``gates`` is the verdict, ``hang`` an arm of which no more comes after
 some rounds, ``fail`` one whose failed rounds grow, ``fill`` one that then fills a directory's disk;
-``refuse`` is the code of what keeps the first arm from being begun; ``slow`` is how long each part of a budget takes.
+``refuse`` is the code of what keeps the first arm from being begun; ``slow`` is how long each part
+of a budget takes.
 """
 
 import json

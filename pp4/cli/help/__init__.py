@@ -47,7 +47,7 @@ LINES: Final[Mapping[str, str]] = {
     "pair-qualify --dry-run": "Every gate on this CPU; a receipt that opens nothing",
     "fleet": "Many hosts of several GPUs: pairs, Slurm, suspects",
     "measure": "OFF against ON on a qualified pair, in two HOLDs",
-    "receipts": "Many at a glance, what they rest on, copies for others",
+    "receipts": "At a glance, as a tree, as copies for others",
     "replay": "How many drafted tokens a target accepts, offline",
     "worker": "Draft over a socket; ask a worker how it is",
     "hold": "HOLDs of a host: look, close, recover, clear",
