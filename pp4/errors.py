@@ -165,7 +165,7 @@ class Refusal:
         code: the reason, explained by ``pp4 explain CODE``.
         where: the file, gate, option or step that was looked at.
         expected: short text of what was needed.
-        found: short text of what was there.
+        found: short text of what was there; ``nothing`` where it is empty.
         source: where the expectation comes from (a page, a receipt, an option).
         host: the machine on which it was seen; ``local`` unless a receiving host spoke.
         left: what was started or left behind; ``nothing`` is a promise.
@@ -181,11 +181,21 @@ class Refusal:
     left: str = "nothing"
     next: str = ""
 
+    def __post_init__(self) -> None:
+        if not self.found.strip():
+            # an empty argument, say: a line with nothing on it would look like one left out
+            object.__setattr__(self, "found", "nothing")
+
     def as_dict(self) -> dict[str, str]:
         """Return the refusal as plain JSON-ready strings, ``next`` filled in."""
         record = {name: str(value) for name, value in asdict(self).items()}
         record["next"] = self.next or f"pp4 explain {self.code}"
         return record
+
+
+def reason_of(error: Exception) -> str:
+    """What the system says is wrong, in words alone: number and path are for a program."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 class Pp4Error(Exception):

@@ -7,6 +7,8 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import refusals
+
 # A deadline would fail tests for the load of the machine.  Under CI the examples are the same each
 # time, so that a red run can be repeated.
 settings.register_profile(
@@ -38,6 +40,17 @@ def _clean_environment(monkeypatch, tmp_path):
             monkeypatch.delenv(name)
     monkeypatch.setenv("PP4_STATE_DIR", str(tmp_path / "pp4-state"))
     monkeypatch.setenv("PP4_HOST_DIR", str(tmp_path / "pp4-host"))
+
+
+refusals.watch()
+
+
+@pytest.fixture(autouse=True)
+def _refusals_read_like_help():
+    """Fail a test in which pp4 refused something in a form that helps nobody."""
+    yield
+    found = refusals.malformed()
+    assert not found, "refusals that do not read like help:\n" + "\n".join(found)
 
 
 def pytest_collection_modifyitems(items):

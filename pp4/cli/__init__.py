@@ -18,8 +18,21 @@ from typing import Annotated
 import typer
 
 from pp4 import __version__
-from pp4.cli import drafter, fleet, holds, measure, prepare, qualify, replay, worker
+from pp4.cli import (
+    completing,
+    drafter,
+    fleet,
+    holds,
+    measure,
+    prepare,
+    qualify,
+    receipts,
+    replay,
+    report,
+    worker,
+)
 from pp4.cli.call import AsJson, Call, MaxAge, SameBoot, call_of, standing_policy
+from pp4.cli.help import ByPath, attach
 from pp4.config import load_settings
 from pp4.console import Console
 from pp4.console.endings import Stopped, answer, signals
@@ -27,6 +40,7 @@ from pp4.errors import Code, Exit, Refusal, RefusedError, UsageError
 
 app = typer.Typer(
     help="Qualify a physical pair of GPUs for sampled DSpark drafting; leave checkable receipts.",
+    cls=ByPath,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -38,6 +52,7 @@ app.add_typer(drafter.drafter, name="drafter")
 app.add_typer(worker.worker, name="worker")
 app.add_typer(replay.replay, name="replay")
 app.add_typer(fleet.fleet, name="fleet")
+app.add_typer(receipts.receipts, name="receipts")
 
 
 def _say_version(context: typer.Context, wanted: bool) -> None:
@@ -59,13 +74,22 @@ def root(
 app.command("pair-qualify")(qualify.pair_qualify)
 app.command("solo-qualify")(qualify.solo_qualify)
 app.command("prepare")(prepare.prepare)
+app.command("report")(report.report)
 
 
 @app.command("verify-receipt")
 def verify_receipt(
     context: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Receipts to check.")],
-    kind: Annotated[str | None, typer.Option(help="Refuse a receipt of another kind.")] = None,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Receipts to check.", autocompletion=completing.receipts
+        ),
+    ],
+    kind: Annotated[
+        str | None,
+        typer.Option(help="Refuse a receipt of another kind.", autocompletion=completing.kinds),
+    ] = None,
     allowed_signers: Annotated[
         Path | None, typer.Option(help="File of keys (ssh-keygen) whose signatures count.")
     ] = None,
@@ -110,7 +134,10 @@ def verify_receipt(
 def explain(
     context: typer.Context,
     code: Annotated[
-        str | None, typer.Argument(metavar="[CODE]", help="As a refusal names it.")
+        str | None,
+        typer.Argument(
+            metavar="[CODE]", help="As a refusal names it.", autocompletion=completing.codes
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -145,7 +172,12 @@ def doctor(
 @app.command()
 def gate(
     context: typer.Context,
-    receipt: Annotated[Path, typer.Argument(metavar="RECEIPT", help="A qualification.")],
+    receipt: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RECEIPT", help="A qualification.", autocompletion=completing.receipts
+        ),
+    ],
     max_age: MaxAge = None,
     same_boot: SameBoot = False,
     as_json: AsJson = False,
@@ -169,7 +201,9 @@ def status(
     places: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[PLACE...]", help="Receipts, or directories of them, beside those kept here."
+            metavar="[PLACE...]",
+            help="Receipts, or directories of them, beside those kept here.",
+            autocompletion=completing.receipts,
         ),
     ] = None,
     max_age: MaxAge = None,
@@ -191,6 +225,9 @@ def status(
     code = standing.exit_of(found)
     call.console.standings(found, standing.summary(found), code)
     return int(code)
+
+
+attach(app)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

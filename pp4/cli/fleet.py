@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
+from pp4.cli import completing
 from pp4.cli.call import AsJson, call_of
 from pp4.errors import Code, Exit, Refusal, UsageError
 
@@ -28,17 +29,7 @@ class Mode(StrEnum):
     QUICK = "quick"
 
 
-_PLAN_EXAMPLES = """Examples:
-
-\b
-pp4 fleet plan node1=8 node2=8
-pp4 fleet plan --nodes nodes.txt --mode quick --out plan.json
-srun --nodes=2 --ntasks-per-node=1 --output=nodes.txt bash -c \\
-    'echo "$SLURMD_NODENAME=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | paste -sd,)"'
-"""
-
-
-@fleet.command("plan", epilog=_PLAN_EXAMPLES)
+@fleet.command("plan")
 def plan(
     context: typer.Context,
     nodes: Annotated[
@@ -85,19 +76,17 @@ def plan(
     return Exit.DONE
 
 
-_EMIT_EXAMPLES = """Examples:
-
-\b
-pp4 fleet emit slurm plan.json --out /shared/fleet-1 --pp4 /opt/pp4/bin/pp4
-for one in /shared/fleet-1/*.sbatch; do sbatch --partition=gpu "$one"; done
-pp4 fleet emit slurm plan.json --out /shared/fleet-0 --rehearse
-"""
-
-
-@emit.command("slurm", epilog=_EMIT_EXAMPLES)
+@emit.command("slurm")
 def emit_slurm(
     context: typer.Context,
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A file of pp4 fleet plan --out.")],
+    plan: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PLAN",
+            help="A file of pp4 fleet plan --out.",
+            autocompletion=completing.receipts,
+        ),
+    ],
     out: Annotated[
         Path, typer.Option(help="A new directory, which all nodes see under the same path.")
     ],
@@ -121,16 +110,7 @@ def emit_slurm(
     return Exit.DONE
 
 
-_REPORT_EXAMPLES = """Examples:
-
-\b
-pp4 fleet report /shared/fleet-1
-pp4 fleet report /shared/fleet-1 --share 0.75 --json
-pp4 fleet report --plan plan.json collected/*.json
-"""
-
-
-@fleet.command("report", epilog=_REPORT_EXAMPLES)
+@fleet.command("report")
 def report(
     context: typer.Context,
     places: Annotated[
@@ -138,9 +118,13 @@ def report(
         typer.Argument(
             metavar="PLACE...",
             help="The directory of a run; receipts, or directories of them, with --plan.",
+            autocompletion=completing.receipts,
         ),
     ],
-    plan: Annotated[Path | None, typer.Option(help="The plan that receipts belong to.")] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="The plan that receipts belong to.", autocompletion=completing.receipts),
+    ] = None,
     share: Annotated[
         str,
         typer.Option(
@@ -150,11 +134,7 @@ def report(
     ] = "1",
     as_json: AsJson = False,
 ) -> int:
-    """Verify the receipts of a fleet, and name the GPUs, links and nodes that are suspect.
-
-    Exit code 0 where every pair of the plan passed, 1 where one failed, 4 where none failed and
-    some are missing.
-    """
+    """Verify the receipts of a fleet, and name the GPUs, links and nodes that are suspect."""
     from pp4.fleet.report import report as read
 
     found = read(places, plan, _fraction(share))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pp4.cli import completing
 from pp4.cli.call import AsJson, Call, call_of
 from pp4.errors import Code, Exit, Refusal, RefusedError, TimedOutError, WrongError
 
@@ -28,9 +29,17 @@ File = Annotated[
         "--hold",
         metavar="FILE|local",
         help="The host of a HOLD file; this one where none is given.",
+        autocompletion=completing.hold_files,
     ),
 ]
-HoldId = Annotated[str, typer.Argument(metavar="ID", help="As 'pp4 hold status' shows it.")]
+HoldId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="As 'pp4 hold status' shows it.",
+        autocompletion=completing.open_holds,
+    ),
+]
 
 
 def file_of(name: str, settings: Settings) -> HoldFile:
@@ -104,7 +113,15 @@ def hold_status(context: typer.Context, file: File = None, as_json: AsJson = Fal
 def hold_close(
     context: typer.Context,
     hold_id: HoldId,
-    file: Annotated[str, typer.Option("--hold", metavar="FILE|local", help="Its host.")],
+    file: Annotated[
+        str,
+        typer.Option(
+            "--hold",
+            metavar="FILE|local",
+            help="Its host.",
+            autocompletion=completing.hold_files,
+        ),
+    ],
     fence: Annotated[
         int | None, typer.Option(help="Its fence; that of the close that is kept here otherwise.")
     ] = None,
@@ -196,7 +213,14 @@ def hold_recover(
 @hold.command("clear")
 def hold_clear(
     context: typer.Context,
-    gpu: Annotated[str, typer.Argument(metavar="GPU", help="UUID of a GPU in quarantine.")],
+    gpu: Annotated[
+        str,
+        typer.Argument(
+            metavar="GPU",
+            help="UUID of a GPU in quarantine.",
+            autocompletion=completing.quarantined,
+        ),
+    ],
     operator: Annotated[str, typer.Option(help="Who has looked at it.")],
     why: Annotated[str, typer.Option(help="What was found, and why it is safe.")],
     as_json: AsJson = False,

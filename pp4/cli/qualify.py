@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pp4.cli import holds
+from pp4.cli import completing, holds
 from pp4.cli.call import AsJson, call_of
 from pp4.errors import Code, Refusal, UsageError
 
@@ -42,6 +42,7 @@ def pair_qualify(
         typer.Option(
             metavar="FILE|local",
             help="Hold two GPUs of the host that a HOLD file names, or of this machine ('local').",
+            autocompletion=completing.hold_files,
         ),
     ] = None,
     dry_run_device: Annotated[
@@ -59,11 +60,17 @@ def pair_qualify(
         typer.Option(help="kernels, or full: with gate 6, on --solo and --whole-worker."),
     ] = None,
     solo: Annotated[
-        Path | None, typer.Option(help="Solo receipt that the run has to match.")
+        Path | None,
+        typer.Option(
+            help="Solo receipt that the run has to match.", autocompletion=completing.receipts
+        ),
     ] = None,
     whole_worker: Annotated[
         Path | None,
-        typer.Option(help="Receipt of a solo worker whose outputs the pair's has to give."),
+        typer.Option(
+            help="Receipt of a solo worker whose outputs the pair's has to give.",
+            autocompletion=completing.receipts,
+        ),
     ] = None,
     checkpoint: Checkpoint = None,
     out: Annotated[
@@ -180,7 +187,9 @@ def solo_qualify(
     hold: Annotated[
         str,
         typer.Option(
-            metavar="FILE|local", help="The host of a HOLD file, and its GPUs; this one otherwise."
+            metavar="FILE|local",
+            help="The host of a HOLD file, and its GPUs; this one otherwise.",
+            autocompletion=completing.hold_files,
         ),
     ] = "local",
     checkpoint: Checkpoint = None,

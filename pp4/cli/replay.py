@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from pp4.cli import completing
 from pp4.cli.call import AsJson, call_of
 from pp4.config import INTERPRETED, ON_GPUS
 from pp4.errors import Exit, UsageError, WrongError
@@ -41,7 +42,12 @@ Limit = Annotated[int, typer.Option(min=1, max=86_400, help="Seconds until it is
 def run(
     context: typer.Context,
     heldout: Annotated[
-        Path, typer.Argument(metavar="HELDOUT", help="A file of pp4 replay make-heldout.")
+        Path,
+        typer.Argument(
+            metavar="HELDOUT",
+            help="A file of pp4 replay make-heldout.",
+            autocompletion=completing.heldout,
+        ),
     ],
     device: Annotated[
         str, typer.Option(help="interpreter (on a CPU) or cuda: where the kernel runs.")

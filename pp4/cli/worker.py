@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
+from pp4.cli import completing
 from pp4.cli.call import AsJson, MaxAge, SameBoot, call_of, standing_policy
 from pp4.config import INTERPRETED, ON_GPUS, SWITCHES, Settings, child_environment, sampled_switch
 from pp4.errors import Code, Refusal, RefusedError, UsageError
@@ -60,7 +61,10 @@ def serve(
     ] = None,
     qualification: Annotated[
         Path | None,
-        typer.Option(help="With the switch on: the receipt; the newest that stands otherwise."),
+        typer.Option(
+            help="With the switch on: the receipt; the newest that stands otherwise.",
+            autocompletion=completing.receipts,
+        ),
     ] = None,
     max_age: MaxAge = None,
     same_boot: SameBoot = False,
@@ -173,7 +177,7 @@ def status(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Say how a worker is: exit 0 while it serves, 1 failed, 3 not reachable, 4 starting."""
+    """Say how a worker is, and what its ranks failed with."""
     from pp4.console.workers import exit_of
     from pp4.transport.worker_socket import ask_status
 

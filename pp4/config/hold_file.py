@@ -68,7 +68,7 @@ def load_hold_file(path: Path, environ: Mapping[str, str] | None = None) -> Hold
     try:
         raw = read_file(path, LIMIT)
     except RefusedError as error:
-        again = "pp4 hold new"
+        again = "pp4 hold new FILE"
         refuse(
             error.refusal.where,
             f"a HOLD file: {error.refusal.expected}",

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pp4.console import checkpoints, fleets, measurements, replays, seen_holds, workers
+from pp4.console import pages as explained
 from pp4.console import standings as qualifications
 from pp4.console.progress import LiveProgress, PlainProgress
 from pp4.console.streams import Stream, visible
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from pp4.qualify.standing import Answer, Standing
     from pp4.receipts.checks import Check
     from pp4.receipts.report import Report
+    from pp4.report.document import Document
+    from pp4.report.evidence import Link
+    from pp4.report.listing import Row
     from pp4.wire.drafts import Standing as WorkerStanding
 
 __all__ = ["Console", "Outcome", "Stream", "visible"]
@@ -123,9 +129,9 @@ class Console:
         if self.as_json:
             self.document(page.as_dict())
             return
-        self.line(str(page.code))
-        for title, text in (("cause", page.cause), ("left", page.left), ("way out", page.way_out)):
-            self.line(f"  {title:<8} {text}")
+        width = shutil.get_terminal_size().columns if self._out.terminal else None
+        for line in explained.lines(page, width):
+            self.line(line)
 
     def pages(self, pages: Sequence[Page]) -> None:
         """Print every code with its cause."""
@@ -300,6 +306,42 @@ class Console:
         for line in fleets.lines(report):
             self.line(line)
 
+    def drawn(self, document: Document, html: Path | None) -> None:
+        """Print a report of receipts, and where its page lies."""
+        if self.as_json:
+            self.document({**document.as_dict(), "html": None if html is None else str(html)})
+            return
+        from pp4.console import reports
+
+        for part in reports.told(document):
+            if isinstance(part, str):
+                self.line(part)
+            else:
+                self._table(part.head, part.rows, part.words)
+        if html is not None:
+            self.line(f"page: {html}")
+
+    def receipts_table(self, rows: Sequence[Row], code: Exit) -> None:
+        """Print many receipts at a glance."""
+        from pp4.console import reports
+
+        if self.as_json:
+            self.document({"exit": int(code), "receipts": [asdict(row) for row in rows]})
+        elif rows:
+            self._table(reports.RECEIPTS, reports.receipts(rows))
+        else:
+            self.line("no receipts")
+
+    def receipts_tree(self, chain: Sequence[Link]) -> None:
+        """Print chains of evidence."""
+        from pp4.console import reports
+
+        if self.as_json:
+            self.document({"chain": [asdict(link) for link in chain]})
+            return
+        for line in reports.tree(chain):
+            self.line(line)
+
     def worker(self, standing: WorkerStanding) -> None:
         """Print how a worker is, and the refusal that it answers with once it has failed."""
         if self.as_json:
@@ -337,14 +379,21 @@ class Console:
             # There is no third stream to say it on; the exit code still does.
             return
 
-    def _table(self, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    def _table(
+        self, head: Sequence[str], rows: Sequence[Sequence[object]], words: int | None = None
+    ) -> None:
+        """Print rows; columns after the first ``words`` are numbers and end at one edge."""
         cells = [[visible(str(cell)) for cell in row] for row in rows]
+        left = len(head) if words is None else words
         if self._out.terminal:
-            self._out.write(_rich_table(head, cells, color=self.color))
+            self._out.write(_rich_table(head, cells, left, color=self.color))
             return
         width = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
         for row in (head, *cells):
-            padded = (cell.ljust(size) for cell, size in zip(row, width, strict=True))
+            padded = (
+                cell.ljust(size) if place < left else cell.rjust(size)
+                for place, (cell, size) in enumerate(zip(row, width, strict=True))
+            )
             self._out.write("  ".join(padded).rstrip() + "\n")
 
 
@@ -365,15 +414,20 @@ def _outcome_record(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _rich_table(head: Sequence[str], cells: Sequence[Sequence[str]], *, color: bool) -> str:
+def _rich_table(
+    head: Sequence[str], cells: Sequence[Sequence[str]], words: int, *, color: bool
+) -> str:
     from rich import box
     from rich.console import Console as Screen
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in head:
-        table.add_column(name, overflow="fold")
+    # Numbers stand in many narrow columns, which have to fit beside each other.
+    padding = (0, 1) if words == len(head) else (0, 1, 0, 0)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=padding)
+    for place, name in enumerate(head):
+        justify: Literal["left", "right"] = "left" if place < words else "right"
+        table.add_column(name, overflow="fold", justify=justify)
     for row in cells:
         table.add_row(*(Text(cell, style=_STYLE.get(cell, "")) for cell in row))
     screen = Screen(file=sys.stdout, no_color=not color)

@@ -75,7 +75,7 @@ def answer(error: BaseException, where: str, *, running: bool = False) -> tuple[
             code=Code.USAGE,
             where=path,
             expected=f"a command line as in {path} --help",
-            found=" ".join(error.format_message().split()),
+            found=" ".join(error.format_message().split()).rstrip("."),
             next=f"{path} --help",
         )
         return refusal, Exit.USAGE

@@ -41,7 +41,7 @@ def positions(found: Mapping[str, Any]) -> list[tuple[object, ...]]:
             one["reached"],
             one["accepted"],
             f"{one['accepted'] / one['reached']:.3f}" if one["reached"] else "none reached",
-            "none reach" if one["expected_rate"] is None else f"{one['expected_rate']:.3f}",
+            "none reached" if one["expected_rate"] is None else f"{one['expected_rate']:.3f}",
             f"{one['shared']:.3f}",
         )
         for arm in found["arms"]

@@ -10,21 +10,26 @@ from pp4.explain.page import Page, pages
 PAGES: Final[dict[Code, Page]] = pages(
     (
         Code.BAD_CHECKPOINT,
-        "A drafter's checkpoint is not what its config says: a tensor is missing, unexpected, "
-        "misshapen, of another type, cut off or not finite; a key of config.json is missing or "
-        "makes no sense; a file is pickled, or lies outside of the directory.",
+        "A checkpoint, of a drafter or of its target, is not what its config says: a tensor "
+        "is missing, unexpected, misshapen, of another type, cut off or not finite; a key of "
+        "config.json is missing or makes no sense; a file is pickled, or lies outside of the "
+        "directory.",
         "Nothing: headers are held against the config before a tensor is read, and nothing is "
         "ever unpickled.",
-        "The message names the first of them and how many more there are. Fetch the checkpoint "
-        "again, or write it again where it was made; 'pp4 drafter inspect' looks without loading.",
+        "The message names the first of them and how many more there are. Fetch the "
+        "checkpoint again, or write it again where it was made; `pp4 drafter inspect DIR` "
+        "looks without loading.",
     ),
     (
         Code.UNSUPPORTED_CHECKPOINT,
-        "A sound checkpoint of a drafter that pp4 has no code for: a gated or rnn Markov head or "
-        "none, a backbone that is not of the Qwen3 family, sliding windows, a quantized one, a "
-        "block that starts after its anchor.",
+        "A sound checkpoint that pp4 has no code for. Of a drafter: a gated or rnn Markov "
+        "head or none, a backbone that is not of the Qwen3 family, sliding windows, a "
+        "quantized one, a block that starts after its anchor, a depth that cannot be sampled. "
+        "Of a target: another family. No worker and no held-out file is made of such a one.",
         "Nothing was loaded.",
-        "Use a DSpark checkpoint with a vanilla Markov head in BF16; docs/drafter.md says which.",
+        "Use a DSpark checkpoint with a vanilla Markov head in BF16; docs/drafter.md says "
+        "which, docs/engine.md which targets. A drafter whose depths cannot be sampled still "
+        "drafts with the switch off.",
     ),
     (
         Code.CACHE_FULL,
@@ -48,8 +53,9 @@ PAGES: Final[dict[Code, Page]] = pages(
     ),
     (
         Code.BAD_PROPOSAL,
-        "A worker's reply breaks the definition of a proposal, or belongs to no draft that was "
-        "asked for. The message names the check: a sound worker sends nothing of the kind.",
+        "A worker's reply breaks the definition of a proposal, or belongs to no draft that "
+        "was asked for. The message names the check: a sound worker sends nothing of the "
+        "kind.",
         "Nothing was drawn from the reply; the engine decodes that step without a draft.",
         "Switch sampled drafting off, keep the message, and qualify the worker's GPUs again.",
     ),

@@ -20,9 +20,11 @@ PAGES: Final[dict[Code, Page]] = pages(
     ),
     (
         Code.BAD_LOGITS,
-        "A row of logits holds NaN or plus infinity.",
-        f"{_STICKY} The peer was told in the same exchange.",
-        "Find where the drafter's forward leaves the finite range; then start a fresh worker.",
+        "A row of logits holds NaN or plus infinity: of a drafter, on a rank, or of the "
+        "target that an engine verifies with.",
+        f"{_STICKY} The peer was told in the same exchange. An engine emits nothing of that "
+        "step and does not go on.",
+        "Find where the forward leaves the finite range; then start a fresh worker.",
     ),
     (
         Code.PEER_TIMEOUT,
@@ -44,8 +46,10 @@ PAGES: Final[dict[Code, Page]] = pages(
     ),
     (
         Code.BAD_INPUT,
-        "A tensor or parameter has a shape, type, device or value that the operation excludes.",
-        _NO_LAUNCH,
+        "A value that was given to a command or to an operation is outside of its domain: a "
+        "tensor's shape, type or device, a node of a fleet, a size, a value within a held-out "
+        "file, a bound.",
+        f"{_NO_LAUNCH} No file was written.",
         "Correct the argument that the message names.",
     ),
     (
@@ -70,9 +74,10 @@ PAGES: Final[dict[Code, Page]] = pages(
     ),
     (
         Code.UNPRIMED,
-        "A kernel of the pair was to be launched or captured before it was compiled and loaded.",
-        f"{_NO_LAUNCH} The capture was given up.",
-        "Prime both ranks first.",
+        "Something was asked of kernels that are not compiled and loaded on both ranks yet: a "
+        "launch, a capture, or a draft of a worker that has not come up.",
+        f"{_NO_LAUNCH} A capture was given up.",
+        "Prime both ranks first. Of a worker wait until `pp4 worker status` says that it serves.",
     ),
     (
         Code.COMPILED_AFTER_PRIMING,
@@ -88,8 +93,10 @@ PAGES: Final[dict[Code, Page]] = pages(
     ),
     (
         Code.KERNELS_DIFFER,
-        "The two ranks compiled to different digests although nothing in the code depends on rank.",
-        _STOPPED,
+        "Compiled kernels have other digests than they have to have: the two ranks differ "
+        "although nothing in the code depends on rank, or a worker's differ from those of the "
+        "archived receipt.",
+        f"{_STOPPED} A worker does not come up.",
         "Look for a run-time value that became a constant, or for different library versions.",
     ),
     (
@@ -101,20 +108,23 @@ PAGES: Final[dict[Code, Page]] = pages(
     ),
     (
         Code.STICKY,
-        "An earlier error of this worker is still set; it refuses to go on.",
+        "An earlier error of this worker is still set and it refuses to go on; or a pair was "
+        "to be started where one runs.",
         "The worker, unusable by design.",
         "Tear it down and start a fresh one; the first error's own page tells the reason.",
     ),
     (
         Code.DEVICE_MISMATCH,
-        "The GPUs are not the ones that were named, in number, order or UUID.",
+        "The GPUs are not the ones that were named, in number, order or UUID; or a receipt "
+        "names one GPU for both ranks.",
         "Nothing ran on them.",
         "Compare the UUIDs of `nvidia-smi -L` with the HOLD file.",
     ),
     (
         Code.LIBRARY_CHANGED,
-        "A loaded library has another digest than the one that was admitted.",
-        "Nothing of the gates ran with it.",
+        "A loaded library has another digest than the one that was admitted, or than at the "
+        "start of the run.",
+        "Nothing of the gates counts that ran with it.",
         "Restore the library, or qualify again with the new one.",
     ),
     (
@@ -125,21 +135,28 @@ PAGES: Final[dict[Code, Page]] = pages(
     ),
     (
         Code.OUTPUT_MISMATCH,
-        "Ids, q or tokens differ from the reference, or a replay differs from the eager run.",
-        _STOPPED,
+        "Ids, q or tokens differ from the reference, a replay of a graph differs from the "
+        "eager run, a whole worker from its archived receipt, or a replay of held-out inputs "
+        "from what the kernel has to give.",
+        "The run ends; a receipt of it, if there is one, says so. Processes of both ranks "
+        "were ended.",
         "Nothing may be sampled with this build on this machine; report the arm and its facts.",
     ),
     (
         Code.RANKS_DIFFER,
-        "Both ranks ended cleanly with different results for the same position.",
-        f"{_STOPPED} The reply was discarded.",
+        "Both ranks ended cleanly with different results for the same position, or with "
+        "different lengths of a request's features.",
+        f"{_STOPPED} A worker discards the reply and stays failed.",
         "Treat it as a wrong kernel or a wrong link, never as noise.",
     ),
     (
         Code.INCOMPLETE,
-        "A row has no completion stamp of the expected epoch although no error was set.",
-        f"{_STOPPED} No output of that row was used.",
-        "A launch ended early or was replayed with a stale epoch; see the gate's facts.",
+        "Something is missing although no error was set: the completion stamp of a row, "
+        "blocks or rows of a run, a part of a worker's answer.",
+        "The run ends; a receipt of it, if there is one, says so. No output that was "
+        "incomplete was used.",
+        "A launch ended early or was replayed with a stale epoch; see the gate's facts. A "
+        "worker has to be started anew.",
     ),
     (
         Code.PTX_ORDER,
@@ -204,7 +221,7 @@ PAGES: Final[dict[Code, Page]] = pages(
     ),
     (
         Code.NOT_TORN_DOWN,
-        "After an error, a process of the pair or its memory was still there.",
+        "After an error, or after its end, a process of the pair or its memory was still there.",
         "What the message names; the run counts as unclean.",
         "End the named processes by id and check memory before the next run.",
     ),

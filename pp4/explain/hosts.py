@@ -12,17 +12,19 @@ _NOTHING = "Nothing: it refuses before anything is started."
 PAGES: Final[dict[Code, Page]] = pages(
     (
         Code.BAD_HOLD_FILE,
-        "A HOLD file cannot be read, or says what it cannot mean: an unknown key, a value out of "
-        "its range, a missing table.",
+        "A HOLD file cannot be read, or says what it cannot mean: an unknown key, a value out "
+        "of its range, a missing table.",
         _NOTHING,
         "The message names the key and, where there is one, the key that was probably meant; "
-        "'pp4 hold new' writes a file with every key and a comment for each.",
+        "`pp4 hold new FILE` writes a file with every key and a comment for each.",
     ),
     (
         Code.UNREACHABLE,
-        "The receiving host did not answer in time, or nothing listens at its address and port.",
-        _NOTHING,
-        "Look at address, port and network; the same with 'ssh -v' says more.",
+        "Nobody answered in time, or nothing listens there: a receiving host at its address "
+        "and port, or a worker at its socket.",
+        "Nothing: it refuses before anything is started.",
+        "Of a host look at address, port and network; the same with `ssh -v` says more. A "
+        "worker may not be up yet, or listen elsewhere: `pp4 worker status SOCKET`.",
     ),
     (
         Code.HOST_KEY,
@@ -41,16 +43,18 @@ PAGES: Final[dict[Code, Page]] = pages(
     ),
     (
         Code.CONNECTION_LOST,
-        "The connection to the receiving host ended while something ran there: what became of it "
-        "is unknown, which is not the same as failed.",
-        "The HOLD closes itself at the end of its lease and ends everything that it started.",
-        "Run 'pp4 hold recover' once the host answers: it reads what the host wrote down.",
+        "The connection ended while something ran at its other end, a receiving host or a "
+        "worker: what became of it is unknown, which is not the same as failed.",
+        "A HOLD closes itself at the end of its lease and ends everything that it started. A "
+        "worker forgets the requests of that connection.",
+        "Of a HOLD run `pp4 hold recover ID --hold FILE` once the host answers: it reads what "
+        "the host wrote down. Connect to a worker anew; `pp4 worker status` says how it is.",
     ),
     (
         Code.NOT_STAGED,
-        "The code that should run on the receiving host is not there, or not with the digest of "
-        "the code here.",
-        _NOTHING,
+        "The code that should run on the receiving host is not there, or not with the digest "
+        "of the code here; or its Python is none that pp4 runs on.",
+        "Nothing was started; what was brought there is kept for the next try.",
         "Try again: an upload goes on where it was cut off. If the digests differ, look for "
         "another copy of pp4 in the Python that the HOLD file names.",
     ),

@@ -12,8 +12,9 @@ _NO_OUTPUT: Final = "Nothing at --out; what was built beside it is taken away."
 PAGES: Final[dict[Code, Page]] = pages(
     (
         Code.BAD_MANIFEST,
-        "A manifest of 'pp4 prepare' is unreadable, no TOML, has a key that is missing, unknown or "
-        "of another form, or contradicts itself: two edits of one name, a package within another.",
+        "A manifest of `pp4 prepare` is unreadable, no TOML, has a key that is missing, "
+        "unknown or of another form, or contradicts itself: two edits of one name, a package "
+        "within another.",
         "Nothing: a manifest is judged before the tree is looked at.",
         "Correct the key that the message names; docs/prepare.md lists all of them.",
     ),

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from pp4.clock import Deadline, SystemClock
-from pp4.errors import Code, Pp4Error, Refusal, RefusedError, UsageError
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, UsageError, reason_of
 from pp4.hold.cgroup import Leaf, make_leaf
 from pp4.hold.feed import Feed
 from pp4.hold.processes import Owned
@@ -182,7 +182,7 @@ class Guard:
             )
         except (OSError, ValueError) as error:
             raise RefusedError(
-                Refusal(Code.UNREADABLE, argv[0], "a program that starts", str(error))
+                Refusal(Code.UNREADABLE, argv[0], "a program that starts", reason_of(error))
             ) from error
         if process.stdin is None:
             raise ValueError("a child needs an input")

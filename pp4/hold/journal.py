@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from pp4.errors import Code, Refusal, UncleanError
+from pp4.errors import Code, Refusal, UncleanError, reason_of
 from pp4.receipts import journal as chain
 from pp4.receipts.canonical import dump
 
@@ -42,7 +42,7 @@ class Journal:
                 Code.UNWRITABLE,
                 str(self._path),
                 "a durable journal line",
-                str(error),
+                reason_of(error),
                 left=f"{len(self._lines)} lines",
             )
         )

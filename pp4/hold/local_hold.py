@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pp4.clock import Clock, Deadline, SystemClock
-from pp4.errors import Code, Pp4Error, Refusal, RefusedError, UncleanError
+from pp4.errors import Code, Pp4Error, Refusal, RefusedError, UncleanError, reason_of
 from pp4.hold import durable, processes
 from pp4.hold.exclusion import Exclusion
 from pp4.hold.journal import Journal
@@ -219,7 +219,7 @@ class LocalHold(OpenHold):
         except FileNotFoundError:
             return
         except OSError as error:
-            raise self._unwritable(str(self.directory), str(error)) from error
+            raise self._unwritable(str(self.directory), reason_of(error)) from error
 
     def _unwritable(self, where: str, found: str) -> UncleanError:
         left = f"no process of HOLD {self.hold_id}; its records in {self.public}; {self.directory}"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
-from pp4.errors import Code, Refusal, RefusedError
+from pp4.errors import Code, Refusal, RefusedError, reason_of
 
 
 class Status(NamedTuple):
@@ -49,7 +49,7 @@ def read_table() -> dict[int, Status]:
         names = os.listdir("/proc")
     except OSError as error:
         raise RefusedError(
-            Refusal(Code.UNREADABLE, "/proc", "the kernel's list of processes", str(error))
+            Refusal(Code.UNREADABLE, "/proc", "the kernel's list of processes", reason_of(error))
         ) from error
     found = {}
     for name in names:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pp4.clock import Clock
-from pp4.errors import Code, Refusal, RefusedError, UncleanError
+from pp4.errors import Code, Refusal, RefusedError, UncleanError, reason_of
 from pp4.hold.interruption import ended
 from pp4.hold.journal import Journal
 from pp4.hold.open import Grant, OpenHold
@@ -42,7 +42,7 @@ def open_rehearsal(
         directory = Path(tempfile.mkdtemp(prefix="pp4-rehearsal-", dir=parent))
     except OSError as error:
         raise RefusedError(
-            Refusal(Code.UNWRITABLE, str(parent), "a new directory", str(error))
+            Refusal(Code.UNWRITABLE, str(parent), "a new directory", reason_of(error))
         ) from error
     try:
         journal = Journal(directory / "journal.jsonl")
@@ -91,7 +91,7 @@ def _remove(directory: Path) -> None:
                 Code.UNWRITABLE,
                 str(directory),
                 "a directory that can be removed",
-                str(error),
+                reason_of(error),
                 left=str(directory),
             )
         ) from error

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import torch
 
-from pp4.errors import BadInputError, Code, Refusal, RefusedError
+from pp4.errors import BadInputError, Code, Refusal, RefusedError, reason_of
 from pp4.kernels.faults import Fault
 from pp4.kernels.layout import ERROR_WORDS, SLOTS
 
@@ -240,7 +240,7 @@ def _new_map(path: Path, size: int) -> mmap.mmap:
 
 def _no_workspace(path: Path, size: int, error: OSError) -> RefusedError:
     return RefusedError(
-        Refusal(Code.UNWRITABLE, str(path), f"a new workspace of {size} bytes", str(error))
+        Refusal(Code.UNWRITABLE, str(path), f"a new workspace of {size} bytes", reason_of(error))
     )
 
 
@@ -293,7 +293,9 @@ class SharedMemoryLink(LinkState):
                 mapped = mmap.mmap(file.fileno(), self._size)
         except OSError as error:
             raise RefusedError(
-                Refusal(Code.UNREADABLE, str(self._peer_path), "the peer's workspace", str(error))
+                Refusal(
+                    Code.UNREADABLE, str(self._peer_path), "the peer's workspace", reason_of(error)
+                )
             ) from error
         self._peer_words = torch.frombuffer(mapped, dtype=torch.int64)
         self._peer_address = self._peer_words.data_ptr()

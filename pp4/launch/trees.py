@@ -238,7 +238,7 @@ class _Survey:
         try:
             name.encode()
         except UnicodeEncodeError:
-            self._refuse(path, "a name in UTF-8", f"the bytes {os.fsencode(name)!r}")
+            self._refuse(path, "a name in UTF-8", f"the bytes {os.fsencode(name).hex(' ')}")
         if "\\" in name or any(ord(sign) < 32 for sign in name):
             expected = "a name without backslashes and control characters"
             self._refuse(path, expected, shown(repr(name)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from pp4.clock import Deadline, SystemClock
-from pp4.errors import Code, Refusal, RefusedError, WrongError
+from pp4.errors import Code, Refusal, RefusedError, WrongError, reason_of
 from pp4.wire import Decoder, Message, Reply, encode, encode_reply
 
 _READ = 1 << 16
@@ -268,7 +268,7 @@ class LocalTransport:
         except OSError as error:
             code = Code.EXISTS if isinstance(error, FileExistsError) else Code.UNWRITABLE
             raise RefusedError(
-                Refusal(code, str(log), "a new file for standard error", str(error))
+                Refusal(code, str(log), "a new file for standard error", reason_of(error))
             ) from error
         with file:
             try:
@@ -284,6 +284,6 @@ class LocalTransport:
             except (OSError, ValueError) as error:
                 log.unlink()
                 raise RefusedError(
-                    Refusal(Code.UNREADABLE, argv[0], "a program that starts", str(error))
+                    Refusal(Code.UNREADABLE, argv[0], "a program that starts", reason_of(error))
                 ) from error
         return LocalChannel(process, label, log)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from pp4.clock import Deadline
-from pp4.errors import Code, Refusal, RefusedError
+from pp4.errors import Code, Refusal, RefusedError, reason_of
 from pp4.transport.drained import DrainedStream, checked_argv
 from pp4.transport.local_pump import LocalPump
 from pp4.transport.output import Errors, lost
@@ -58,7 +58,7 @@ class LocalHost:
             )
         except (OSError, ValueError) as error:
             raise RefusedError(
-                Refusal(Code.UNREADABLE, words[0], "a program that starts", str(error))
+                Refusal(Code.UNREADABLE, words[0], "a program that starts", reason_of(error))
             ) from error
         errors = Errors()
         pump = LocalPump(process, label, errors)
@@ -85,7 +85,7 @@ class LocalHost:
             os.replace(part, path)
             _settle_directory(path)
         except OSError as error:
-            raise unwritable(where, str(error)) from error
+            raise unwritable(where, reason_of(error)) from error
 
     def close(self) -> None:
         """Let go of every program; they may go on."""

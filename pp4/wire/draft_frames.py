@@ -159,8 +159,8 @@ class Decoder(Generic[S]):
         magic, version, reserved, meta, self._length = _HEADER.unpack(self._head)
         if magic != MAGIC or version != VERSION or reserved != 0:
             raise _bad(
-                f"{MAGIC!r}, version {VERSION}, reserved 0",
-                f"{magic!r}, version {version}, reserved {reserved}",
+                f"magic {MAGIC.hex()}, version {VERSION}, reserved 0",
+                f"magic {magic.hex()}, version {version}, reserved {reserved}",
             )
         if not 0 < meta <= MAX_META:
             raise _bad(f"a meta of 1 to {MAX_META} bytes", f"{meta} bytes")

@@ -23,7 +23,7 @@ from typing import Any, Final, Self, TypeVar
 from pydantic import ValidationError
 
 from pp4.clock import Deadline, SystemClock
-from pp4.errors import BadInputError, Code, Pp4Error, Refusal, RefusedError
+from pp4.errors import BadInputError, Code, Pp4Error, Refusal, RefusedError, reason_of
 from pp4.wire.draft_frames import Bytes
 from pp4.wire.drafts import (
     FEATURE_BYTES,
@@ -355,5 +355,5 @@ class Client:
 
 def _unreachable(where: str, error: OSError) -> RefusedError:
     return RefusedError(
-        Refusal(Code.UNREACHABLE, f"worker at {where}", "one that listens there", str(error))
+        Refusal(Code.UNREACHABLE, f"worker at {where}", "one that listens there", reason_of(error))
     )

@@ -16,6 +16,7 @@ from pp4.errors import (
     RefusedError,
     TimedOutError,
     WrongError,
+    reason_of,
 )
 from pp4.wire.draft_frames import Bytes, Decoder, Frame, head
 from pp4.wire.drafts import ANSWERS, AnyAnswer, Drafted, Question, Refused, Spoken
@@ -170,7 +171,7 @@ class ClientSocket:
         except TimeoutError:
             raise TimedOutError(self._late(deadline, "an answer")) from None
         except OSError as error:
-            raise self._end(RefusedError(_lost(str(error)))) from error
+            raise self._end(RefusedError(_lost(reason_of(error)))) from error
         if count == 0:
             raise self._end(RefusedError(_lost("the worker closed it")))
         try:
@@ -209,7 +210,7 @@ class ClientSocket:
         with contextlib.suppress(Pp4Error):
             while not deadline.expired():
                 self._receive(deadline)
-        return self._end(self.over or RefusedError(_lost(str(error))))
+        return self._end(self.over or RefusedError(_lost(reason_of(error))))
 
 
 def _lost(found: str) -> Refusal:

@@ -12,7 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pp4.errors import Code, Refusal, RefusedError
+from pp4.errors import Code, Refusal, RefusedError, reason_of
 from pp4.wire.facts import Library
 
 _MAPS = Path("/proc/self/maps")
@@ -63,7 +63,7 @@ def mapped(maps: Path = _MAPS, outside: Path | None = None) -> tuple[Path, ...]:
         lines = maps.read_text().splitlines()
     except OSError as error:
         raise RefusedError(
-            Refusal(Code.UNREADABLE, str(maps), "the list of mapped files", str(error))
+            Refusal(Code.UNREADABLE, str(maps), "the list of mapped files", reason_of(error))
         ) from error
     paths = {Path(line.split(maxsplit=5)[5]) for line in lines if line.count("/")}
     found = [path for path in paths if ".so" in path.name and _matters(path)]
@@ -140,7 +140,7 @@ def _status(path: Path) -> os.stat_result:
     try:
         return path.stat()
     except OSError as error:
-        raise _unreadable(path, str(error)) from error
+        raise _unreadable(path, reason_of(error)) from error
 
 
 def _version(status: os.stat_result) -> _Version:
@@ -163,7 +163,7 @@ def _content(path: Path, flip: bool, fresh: bool) -> _Content:
             content = _Content(_digest(file, path, flip), _build_id(file, path))
             changed = version != _version(os.fstat(file.fileno()))
     except OSError as error:
-        raise _unreadable(path, str(error)) from error
+        raise _unreadable(path, reason_of(error)) from error
     if changed:
         raise _unreadable(path, "it changed while it was read")
     if not flip and max(version[3:]) + _SETTLED_NS < started_ns:
@@ -197,7 +197,7 @@ def build_id(path: Path) -> str | None:
         with path.open("rb") as file:
             return _build_id(file, path)
     except OSError as error:
-        raise _unreadable(path, str(error)) from error
+        raise _unreadable(path, reason_of(error)) from error
 
 
 def _build_id(file: BufferedReader, path: Path) -> str | None:

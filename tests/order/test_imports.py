@@ -52,6 +52,9 @@ GPU_SIDE = {"kernels", "verifier", "drafter", "worker", "engine"}
 ONLY = {
     "typer": {"cli", "console"},
     "rich": {"console", "report"},
+    "matplotlib": {"report"},
+    "jinja2": {"report"},
+    "markupsafe": {"report"},
     "paramiko": {"transport"},
     "torch": GPU_SIDE,
     "triton": GPU_SIDE,

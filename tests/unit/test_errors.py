@@ -6,7 +6,7 @@ import json
 import pytest
 
 from pp4 import errors
-from pp4.errors import Code, Exit, Pp4Error, Refusal, UncleanError
+from pp4.errors import Code, Exit, Pp4Error, Refusal, UncleanError, reason_of
 
 FAMILY = {
     errors.WrongError: 1,
@@ -79,3 +79,16 @@ def test_the_message_holds_what_a_log_needs():
     text = str(UncleanError(refusal()))
     for part in ("LEAK", "gate 7", "0 bytes", "8 bytes"):
         assert part in text
+
+
+def test_an_empty_text_that_was_found_is_said_to_be_nothing():
+    assert Refusal(Code.LEAK, "gate 7", "0 bytes", "").found == "nothing"
+    assert Refusal(Code.LEAK, "gate 7", "0 bytes", " \n").found == "nothing"
+
+
+def test_the_reason_of_an_error_has_neither_number_nor_path():
+    assert reason_of(FileNotFoundError(2, "No such file or directory", "/x")) == (
+        "No such file or directory"
+    )
+    assert reason_of(OSError("AF_UNIX path too long")) == "AF_UNIX path too long"
+    assert reason_of(ValueError("embedded null byte")) == "embedded null byte"

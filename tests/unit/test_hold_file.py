@@ -186,7 +186,7 @@ def test_no_file(tmp_path):
         with pytest.raises(RefusedError) as caught:
             load_hold_file(path)
         refusal = caught.value.refusal
-        assert (refusal.code, refusal.next) == (Code.BAD_HOLD_FILE, "pp4 hold new")
+        assert (refusal.code, refusal.next) == (Code.BAD_HOLD_FILE, "pp4 hold new FILE")
         assert found in refusal.found
 
 

@@ -14,9 +14,12 @@ import pytest
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import Pp4Error
 from pp4.transport.worker_socket import ask_status
+from tests.pages import Shell, differs, steps
 
 ROOT = Path(__file__).parents[2]
 SECTION = (ROOT / "README.md").read_text().partition("### Draft a block, on a CPU")[2]
+SHOWN = re.search(r"```python\n.*?```\n\n```text\n(.*?)```", SECTION, re.DOTALL).group(1)
+PREPARE = (ROOT / "docs" / "prepare.md").read_text()
 LIMIT_S = 120.0
 
 
@@ -62,7 +65,26 @@ def state_of(socket):
         return None
 
 
-def test_the_client_of_the_readme_drafts_a_block(served):
+def staged(place):
+    """The runner of docs/prepare.md, staged, decodes with that worker."""
+    shell = Shell(place, ("launch",))
+    prepared = "pp4 prepare launch/manifests/runner.toml --out staged"
+    assert shell.run(prepared).exit == 0
+    ((line, _),) = [one for one in steps(PREPARE) if "--socket" in one[0]]
+    (line,) = [one for one in line.splitlines() if "--socket" in one]
+    # the page is about a checkout, and this is a directory that has a part of one
+    run = line.replace("$PWD", str(ROOT)).replace("/tmp/pp4", f"{place}/pp4")
+    done = shell.run(run, PYTHON=sys.executable)
+    assert done.exit == 0, done.said
+    assert len(re.findall(r"^step:( \d+)+$", done.out, re.MULTILINE)) == 3
+
+
+def test_the_worker_serves_and_the_client_of_the_readme_drafts_a_block(served):
+    ((lines, shown),) = [one for one in steps(SECTION) if "worker status" in one[0]]
+    argv = command(lines.replace("/tmp/pp4", f"{served}/pp4"))
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S)
+    assert differs(shown, done.stdout + done.stderr) == ""
+    staged(served)
     script = fenced("python", served)
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S
@@ -72,3 +94,6 @@ def test_the_client_of_the_readme_drafts_a_block(served):
     assert mode == "greedy"
     assert len(tokens) == 4
     assert all(0 <= int(token) < 4096 for token in tokens)
+    # which tokens is the torch's and the machine's business
+    alike = [re.sub(r"\s+", " ", re.sub(r"\d+", "0", one)) for one in (done.stdout, SHOWN)]
+    assert alike[0] == alike[1]

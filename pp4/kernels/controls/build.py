@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from pp4.errors import BadInputError, Code, Refusal, RefusedError
+from pp4.errors import BadInputError, Code, Refusal, RefusedError, reason_of
 from pp4.kernels.controls.edits import Mutant, apply
 from pp4.kernels.controls.registry import MUTANTS
 
@@ -60,7 +60,7 @@ def build_mutant(mutant: Mutant, directory: Path) -> ModuleType:
             _write(home / file, text)
     except OSError as error:
         raise RefusedError(
-            Refusal(Code.UNWRITABLE, str(home), "a directory for a mutant", str(error))
+            Refusal(Code.UNWRITABLE, str(home), "a directory for a mutant", reason_of(error))
         ) from error
     return _imported(package, home)
 

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from pp4.errors import Code, Refusal, RefusedError
+from pp4.errors import Code, Refusal, RefusedError, reason_of
 from pp4.worker.directories import alone
 
 _BACKLOG = 64
@@ -69,7 +69,10 @@ def listen_unix(path: Path) -> Listener:
             found = path.lstat()
     except OSError as error:
         raise _refuse(
-            Code.BAD_SETTING, f"socket {path}", "a short path in a directory of yours", str(error)
+            Code.BAD_SETTING,
+            f"socket {path}",
+            "a short path in a directory of yours",
+            reason_of(error),
         ) from error
     return Listener(listening, path, (found.st_dev, found.st_ino))
 
@@ -142,7 +145,7 @@ def listen_tcp(host: str, port: int) -> Listener:
         listening.setblocking(False)
     except (OSError, OverflowError) as error:
         listening.close()
-        raise _refuse(Code.BAD_SETTING, where, "a port that is free", str(error)) from error
+        raise _refuse(Code.BAD_SETTING, where, "a port that is free", reason_of(error)) from error
     return Listener(listening)
 
 

@@ -109,4 +109,4 @@ def test_a_plan_is_never_written_over(capsys, tmp_path):
 def test_help_has_examples(capsys, verb):
     code, out, _ = call(capsys, *verb, "--help")
     assert code == Exit.DONE
-    assert f"\n  pp4 fleet {' '.join(verb)} " in out.partition("Examples:")[2]
+    assert f"\n    pp4 fleet {' '.join(verb)} " in out.partition("Examples:")[2]

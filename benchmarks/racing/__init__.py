@@ -1,0 +1,1 @@
+"""What `benchmarks.race` and `benchmarks.steps` are made of."""
