@@ -123,9 +123,13 @@ def _heartbeats(axes: Axes, half: Measurement) -> None:
     axes.plot(across, [-0.22, 0.22, float("nan")] * len(beats), color=MUTED, linewidth=0.5)
     gaps = [later - earlier for earlier, later in itertools.pairwise(beats)]
     usual = median(gaps) if gaps else 0
-    for begin, gap in zip(beats, gaps, strict=False):
-        if gap >= _SILENT * usual > 0:
-            axes.plot([begin, begin + gap], [0, 0], color=BAD, linewidth=3)
+    silent = [
+        x
+        for begin, gap in zip(beats, gaps, strict=False)
+        if gap >= _SILENT * usual > 0
+        for x in (begin, begin + gap, float("nan"))
+    ]
+    axes.plot(silent, [0] * len(silent), color=BAD, linewidth=3)
 
 
 def _bar(axes: Axes, one: Span, place: int, scale: float, switches: dict[str, str]) -> None:

@@ -31,9 +31,10 @@ def draw(name: str, verdict: Verdict) -> Drawing | None:
         axes.plot(places[1:3], [1, 1], color=ON, linewidth=3)
         axes.plot([places[0]], [1], "D", color=ON, markersize=6.5, markeredgecolor=PAPER)
         axes.plot([places[3]], [0], "^", color=INK, markersize=7, markerfacecolor=PAPER)
-        # Each name stands towards the middle, where its row is empty and has room.
+        # Each name stands where its row is empty: towards the middle, but not on the line there.
         _name(axes, percent(effect), places[1] if places[0] > 0 else places[2], 1, places[0] <= 0)
-        _name(axes, percent(drift), places[3], 0, places[3] <= 0)
+        far = abs(places[3]) > reach / 3
+        _name(axes, percent(drift), places[3], 0, (places[3] <= 0) == far)
         axes.set_yticks([0, 1], ["drift", "effect"])
         axes.tick_params(axis="y", labelsize=NORMAL)
         axes.spines["left"].set_visible(False)
