@@ -110,6 +110,9 @@ ELSEWHERE = {
     "python -m examples.mini.documents --text /usr/lib/python3.11 --out documents.json": (
         "test_mini_documents.py"
     ),
+    "python -m examples.mini.prompts --text /usr/lib/python3.11 --out prompts.jsonl": (
+        "test_mini_prompts.py"
+    ),
     "python -m examples.mini.train --out build/smoke --smoke": "test_mini_training.py",
     "pp4 --install-completion": "test_completion.py",
     "_PP4_COMPLETE=source_bash pp4": "test_completion.py",
@@ -124,6 +127,7 @@ SRUN = (
 )
 NEEDS = {
     "pp4 solo-qualify": "a GPU; refused without one in test_cli.py",
+    "pp4 solo-qualify --hold FILE --checkpoint mini": "a GPU; refused in test_operators_page.py",
     "pp4 pair-qualify --hold local": "two GPUs; refused without them in test_cli.py",
     "pp4 pair-qualify --hold local --soak 10": "two GPUs",
     "pp4 pair-qualify --hold local --solo RECEIPT --soak 4": "two GPUs",
