@@ -13,20 +13,59 @@ TINY = ["--vocab", "64", "--split", "32", "--tile", "32", "--rank-dim", "1"]
 _EVERYTHING = """
 import json, sys
 from pathlib import Path
+import triton
 from pp4.kernels.compile import compile_offline
-from pp4.kernels.controls import MUTANTS, build
+from pp4.kernels.controls import MUTANTS, Edit, Mutant, build
+from pp4.kernels.controls.build import build_mutant
 from pp4.kernels.geometry import Geometry
 
+directory, spelled = Path(sys.argv[1]), sys.argv[2:]
 small = Geometry(vocab=259, split=131, tile=128, rank_dim=32)
 tiny = Geometry(vocab=64, split=32, tile=32, rank_dim=1)
-found = {"solo": compile_offline(small, shards=2).ptx, "pair": compile_offline(small, shards=1).ptx}
-found["tiny_pair"] = compile_offline(tiny, shards=1).ptx
+mutants = {name: build(name, directory)._kernel for name in MUTANTS}
+remark = Edit("sampled_fused.py", "INACTIVE = 0\\n", "INACTIVE = 0  # as it was\\n")
+mutants["remark"] = build_mutant(Mutant("remark", "a comment", (remark,)), directory)._kernel
+
+
+class Reached(Exception):
+    pass
+
+
+def stop(module, metadata):
+    raise Reached(str(module))
+
+
+def inspect(*told):
+    # Triton also asks for what tells such results from others that it keeps
+    if told:
+        told[1]["ttgir"] = stop
+    return "form", "form"
+
+
+def form(kernel):
+    try:
+        compile_offline(tiny, shards=1, kernel=kernel)
+    except Reached as reached:
+        return str(reached)
+
+
+# before anything is compiled to its end, which would be kept
+triton.knobs.runtime.add_stages_inspection_hook = inspect
+product = form(None)
+alike = [name for name, kernel in mutants.items() if form(kernel) == product]
+triton.knobs.runtime.add_stages_inspection_hook = None
+
+built = {"solo": compile_offline(small, shards=2), "pair": compile_offline(small, shards=1)}
+built["tiny_pair"] = compile_offline(tiny, shards=1)
+members = ("target", "ptx", "ptx_sha256", "cubin_sha256")
+found = {name: {one: getattr(each, one) for one in members} for name, each in built.items()}
 found["mutants"] = {
-    name: compile_offline(tiny, shards=1, kernel=build(name, Path(sys.argv[1]))._kernel).ptx
-    for name in MUTANTS
+    name: compile_offline(tiny, shards=1, kernel=mutants[name]).ptx for name in spelled
 }
-print(json.dumps(found))
+print(json.dumps({**found, "alike": alike}))
 """
+# the others are run, and their text is not looked at
+SPELLED = ("missing_barrier", "relaxed_signal", "relaxed_chain")
 
 
 def environment(cache, **more):
@@ -56,20 +95,30 @@ def record(arguments, cache, cwd=ROOT, **more):
 
 @dataclass(frozen=True)
 class Compiled:
-    """PTX of the product in a small geometry, and of the mutants beside it in a tiny one."""
+    """What came out of the product in a small geometry, and of the mutants in a tiny one.
 
-    solo: str
-    pair: str
-    tiny_pair: str
+    Attributes:
+        solo: target, PTX and digests of the product.
+        pair: likewise.
+        tiny_pair: likewise.
+        mutants: PTX of those that are found in their text.
+        alike: mutants that are the product once Triton has inlined and simplified them.
+    """
+
+    solo: dict
+    pair: dict
+    tiny_pair: dict
     mutants: dict
+    alike: list
 
 
 def everything(directory: Path) -> Compiled:
-    """Compile the product and every mutant in one process, or read what was compiled before."""
+    """Compile the product and the mutants in one process, or read what was compiled before."""
     kept = directory / "compiled.json"
     if kept.exists():
         return Compiled(**json.loads(kept.read_text("utf-8")))
-    done = python(["-c", _EVERYTHING, str(directory / "controls")], directory / "cache")
+    program = ["-c", _EVERYTHING, str(directory / "controls"), *SPELLED]
+    done = python(program, directory / "cache", TRITON_DISABLE_LINE_INFO="1")
     assert done.returncode == 0, done.stderr
     kept.write_text(done.stdout, "utf-8")
     return Compiled(**json.loads(done.stdout))

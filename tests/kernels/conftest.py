@@ -27,7 +27,7 @@ def pair(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory, worker_id):
-    """PTX of both specialisations of the small geometry, and of every mutant.
+    """Both specialisations of the small geometry, and every mutant.
 
     It takes a while, so the workers of one run share what the first of them compiled.
     """

@@ -26,9 +26,9 @@ print(json.dumps({
 """
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return record(TINY, tmp_path_factory.mktemp("cache"))
+@pytest.fixture
+def tiny(compiled):
+    return compiled.tiny_pair
 
 
 def digests(answer):
@@ -68,10 +68,10 @@ def test_no_run_time_value_is_compiled_in(tmp_path):
     assert {"rank", "own_workspace", "peer_workspace", "index", "rows"} <= set(found["scalars"])
 
 
-def test_pair_and_solo_and_other_shapes_are_other_binaries(tiny, tmp_path):
-    solo = record([*TINY, "--shards", "2"], tmp_path)
-    wider = record([*TINY[:-1], "2"], tmp_path)
-    assert len({answer["cubin_sha256"] for answer in (tiny, solo, wider)}) == 3
+def test_pair_and_solo_and_other_shapes_are_other_binaries(compiled):
+    three = (compiled.pair, compiled.solo, compiled.tiny_pair)
+    for digest in ("ptx_sha256", "cubin_sha256"):
+        assert len({one[digest] for one in three}) == 3
 
 
 def test_a_mutant_is_compiled_on_request(tiny, tmp_path):

@@ -146,18 +146,18 @@ def test_signals_that_are_missing(text, paired, expected):
 
 
 def test_both_specialisations_of_the_product_are_good(compiled):
-    assert faults(compiled.pair, paired=True) == ()
-    assert faults(compiled.solo, paired=False) == ()
+    assert faults(compiled.pair["ptx"], paired=True) == ()
+    assert faults(compiled.solo["ptx"], paired=False) == ()
 
 
 def test_weights_and_logits_are_loaded_16_bytes_at_once(compiled):
     """What a hint inside the kernel once failed to say: loads of 2 bytes cost half of the speed."""
-    for text in (compiled.pair, compiled.solo):
+    for text in (compiled.pair["ptx"], compiled.solo["ptx"]):
         assert text.count("ld.global.v4.b32") > text.count("ld.global.b16") > 0
 
 
 def test_a_solo_text_is_no_pair(compiled):
-    assert any("signals" in line for line in faults(compiled.solo, paired=True))
+    assert any("signals" in line for line in faults(compiled.solo["ptx"], paired=True))
 
 
 def without(text, place, gone, reach):
@@ -171,21 +171,21 @@ def without(text, place, gone, reach):
 
 
 def test_a_poll_without_the_barrier_behind_it_is_found(compiled):
-    bare = without(compiled.pair, "SHARE:", "bar.sync", 5)
-    assert bare.count("bar.sync") == compiled.pair.count("bar.sync") - 4
+    bare = without(compiled.pair["ptx"], "SHARE:", "bar.sync", 5)
+    assert bare.count("bar.sync") == compiled.pair["ptx"].count("bar.sync") - 4
     found = faults(bare, paired=True)
     assert found
     assert all("no barrier since the poll" in line for line in found)
 
 
 def test_a_wait_that_is_deaf_to_its_own_error_is_found(compiled):
-    for text, paired in ((compiled.pair, True), (compiled.solo, False)):
+    for text, paired in ((compiled.pair["ptx"], True), (compiled.solo["ptx"], False)):
         deaf = without(text, "POLL:", "ld.acquire.gpu", 4)
         assert any("own error word" in line for line in faults(deaf, paired=paired))
 
 
 @pytest.mark.parametrize("operation", ["add", "mul", "sub"])
 def test_roundings_that_may_be_contracted_are_found(compiled, operation):
-    text = compiled.pair.replace(f"{operation}.rn.f32", f"{operation}.f32")
-    assert text != compiled.pair
+    text = compiled.pair["ptx"].replace(f"{operation}.rn.f32", f"{operation}.f32")
+    assert text != compiled.pair["ptx"]
     assert any("contracted" in line for line in faults(text, paired=True))

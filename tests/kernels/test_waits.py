@@ -114,7 +114,7 @@ def test_the_early_rank_waits_and_the_late_one_does_not(pair, first):
 
 def test_on_a_gpu_the_clock_is_read_on_both_sides_of_each_poll(compiled):
     """One thread reads it, and nobody waits for it but the barrier behind the verdict."""
-    for text, waits in ((compiled.pair, 2), (compiled.solo, 1)):
+    for text, waits in ((compiled.pair["ptx"], 2), (compiled.solo["ptx"], 1)):
         polls = text.split("POLL:")[1:]
         before = [part.rsplit("@stop bra SHARE;", 1)[1] for part in text.split("POLL:")[:-1]]
         after = [part.split("TELL:", 1)[1].split("bar.sync 0;", 1)[0] for part in polls]
