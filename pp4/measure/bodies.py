@@ -104,7 +104,7 @@ def whole(kept: Kept, measured: Measured, beats: Iterable[str], *, ended: bool) 
     found = [(arm["arm"], arm["verdict"]) for arm in arms]
     complete = ended and found == [(arm, "complete") for arm in wanted]
     body = {**kept.head.body, **measured.members, **_laid_out(kept, beats)}
-    limits = [*kept.head.body["limits"], *(() if complete else (_CUT,))]
+    limits = [*kept.head.body["limits"], *(() if complete else _of_cut(kept))]
     evidence = kept.head.body["evidence"]
     more = {"arms": arms, "complete": complete, "summary": None}
     return {**body, "limits": limits, "evidence": evidence, **more}
@@ -127,9 +127,15 @@ def cut(kept: Kept, beats: Iterable[str], *, alone: bool) -> dict[str, Any]:
         _refuse("the rounds of a half", found)
     arms = arms_told(kept)
     _require_arms(arms)
-    limits = [*kept.head.body["limits"], _CUT, *((_ALONE,) if alone else ())]
+    limits = [*kept.head.body["limits"], *_of_cut(kept), *((_ALONE,) if alone else ())]
     body = {**kept.head.body, **_laid_out(kept, beats)}
     return {**body, "limits": limits, "arms": arms, "complete": False, "summary": None}
+
+
+def _of_cut(kept: Kept) -> list[str]:
+    """Limits of a half that was cut; what is missing of a damaged file is said."""
+    fault = f"Of the file of rounds {len(kept.lines)} lines after the first count: {kept.fault}."
+    return [_CUT, fault] if kept.fault else [_CUT]
 
 
 def arms_told(kept: Kept) -> list[dict[str, Any]]:

@@ -214,6 +214,7 @@ def test_evidence_must_be_bound_to_the_same(kind, change):
         (Command.B2A2, {"settings": {"depth": 4}}),
         (Command.B2A2, {"settings": None}),
         (Command.B2A2, {"gpu_uuids": frozenset(samples.UUIDS[:1])}),
+        (Command.B2A2, {"drivers": frozenset({"571.0"})}),
         (Command.WORKER_ON, {"gpu_uuids": frozenset({"GPU-x", "GPU-y"})}),
         (Command.WORKER_ON, {"gpu_uuids": None}),
         (Command.WORKER_ON, {"drivers": frozenset({"999"})}),
