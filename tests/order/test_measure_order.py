@@ -84,7 +84,7 @@ class Window:
 @pytest.fixture
 def stage(tmp_path, monkeypatch):
     """The command with such a HOLD; -> (transcript, a function that runs it)."""
-    transcript, windows, ends = [], [], SimpleNamespace(raises=None)
+    transcript, windows, ends = [], [], SimpleNamespace(raises=None, proven=True)
 
     @contextlib.contextmanager
     def kept(place, deferred, asked, watcher, note, option):
@@ -99,7 +99,7 @@ def stage(tmp_path, monkeypatch):
         finally:
             transcript.append("close")
             closed = {**evidence.TOMBSTONE, "hold": ends.hold, "fence": str(FENCE)}
-            window.tombstone = closed
+            window.tombstone = closed if ends.proven else None
 
     @contextlib.contextmanager
     def reached(file, source):
@@ -230,6 +230,14 @@ def test_a_lease_that_is_lost_after_the_arms_leaves_no_complete_half(stage, caps
     assert "LEASE_LOST" in capsys.readouterr().err
     half = json.loads((stage.out / f"measurement-{HOLD}.json").read_text())
     assert (half["complete"], [one["verdict"] for one in half["arms"]]) == (False, ["complete"] * 2)
+
+
+def test_an_end_that_is_not_proven_leaves_no_complete_half(stage):
+    stage.ends.proven = False
+    stage.run("A1B1")
+    half = json.loads((stage.out / f"measurement-{HOLD}.json").read_text())
+    assert (half["complete"], [one["verdict"] for one in half["arms"]]) == (False, ["complete"] * 2)
+    assert not (stage.out / f"measurement-{HOLD}.closed").exists()
 
 
 def test_a_budget_that_is_cut_is_none(stage):
