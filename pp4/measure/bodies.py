@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from pp4.errors import Code, Refusal, RefusedError
+from pp4.errors import Code, Refusal, RefusedError, WrongError
 from pp4.measure import chronicle
 from pp4.measure.admitting import Judged
 from pp4.measure.programs import SWITCHED_ON
@@ -94,8 +94,8 @@ def whole(kept: Kept, measured: Measured, beats: Iterable[str], *, ended: bool) 
         ended: whether the HOLD came to a good and proven end after it; nothing is claimed else.
 
     Raises:
-        RefusedError: ``INCOMPLETE``: a round is not in the file that was shown, or the other way
-            round; ``NOT_PROVEN``: no arm came as far as its baseline.
+        WrongError: ``INCOMPLETE``: a round is not in the file that was shown, or the other way round.
+        RefusedError: ``NOT_PROVEN``: no arm came as far as its baseline.
     """
     arms = [dict(arm) for arm in measured.arms if arm["snapshots"]]
     _require_arms(arms)
@@ -188,7 +188,7 @@ def _require_same(arms: Sequence[Mapping[str, Any]], told: Sequence[Mapping[str,
 
     if parts(arms) != parts(told):
         expected = "in the step's answer the rounds that it has told one by one"
-        raise RefusedError(Refusal(Code.INCOMPLETE, "the file of rounds", expected, "others"))
+        raise WrongError(Refusal(Code.INCOMPLETE, "the file of rounds", expected, "others"))
 
 
 def _refuse(expected: str, found: str) -> None:

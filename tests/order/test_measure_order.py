@@ -14,12 +14,13 @@ from types import SimpleNamespace
 import pytest
 
 from pp4 import cli
+from pp4.clock import ManualClock
 from pp4.errors import Code, Exit, Refusal, RefusedError, TimedOutError
 from pp4.measure import held as measuring
 from pp4.measure import schedule, sealing
 from pp4.qualify import held
 from pp4.receipts import journal, store
-from pp4.receipts.digests import installed_source
+from pp4.receipts.digests import Source, installed_source
 from pp4.run import qualified as proofs
 from pp4.run import receipt
 from pp4.wire.facts import read
@@ -240,6 +241,21 @@ def test_an_end_that_is_not_proven_leaves_no_complete_half(stage):
     assert not (stage.out / f"measurement-{HOLD}.closed").exists()
 
 
+def test_an_answer_that_is_not_what_was_told_leaves_no_half(stage, capsys):
+    assert stage.run("A1B1", differ=True) == Exit.WRONG
+    assert "code      INCOMPLETE" in capsys.readouterr().err
+    assert stage.transcript[-3:] == ["close", *AFTER[:2]]
+
+
+def test_a_source_that_was_changed_meanwhile_leaves_no_half(stage, capsys, monkeypatch):
+    # the gates were stored just before
+    monkeypatch.setattr(held, "require_same_source", lambda *_: None)
+    monkeypatch.setattr(receipt, "installed_source", lambda: Source("0" * 64, ()))
+    assert stage.run("A1B1") == Exit.REFUSED
+    assert "code      SUBJECT_MISMATCH" in capsys.readouterr().err
+    assert stage.transcript[-3:] == ["close", *AFTER[:2]]
+
+
 def test_a_budget_that_is_cut_is_none(stage):
     stage.ends.raises = TimedOutError(Refusal(Code.LEASE_LOST, "HOLD", "a heartbeat", "none"))
     assert stage.run("budget") == Exit.TIMEOUT
@@ -281,6 +297,14 @@ def test_gates_of_another_hold_or_fence_open_nothing():
             proof().require(other)
         assert raised.value.refusal.code is Code.STALE_FENCE
     proof().require(granted())
+
+
+def test_nothing_is_measured_in_another_hold_than_that_of_the_gates():
+    one = measuring.Measuring(None, None, ManualClock())
+    one._window = SimpleNamespace(granted=granted(hold="f" * 16))
+    with pytest.raises(RefusedError) as raised:
+        one.measure(proof())
+    assert raised.value.refusal.code is Code.STALE_FENCE
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,7 @@ CASES = {
         "B2A2", Code.NOT_RESTORED, file={"more": '[[restore]]\nargv = ["true"]'}
     ),
     "the end of another HOLD": Case("B2A2", Code.NOT_RESTORED, closed={"fence": "8"}),
+    "a survivor": Case("B2A2", Code.NOT_RESTORED, closed={"survivors": [{"pid": 4711}]}),
     "no tombstone": Case("B2A2", Code.NOT_RESTORED, closed=None),
 }
 
