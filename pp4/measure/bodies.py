@@ -94,7 +94,8 @@ def whole(kept: Kept, measured: Measured, beats: Iterable[str], *, ended: bool) 
         ended: whether the HOLD came to a good and proven end after it; nothing is claimed else.
 
     Raises:
-        WrongError: ``INCOMPLETE``: a round is not in the file that was shown, or the other way round.
+        WrongError: ``INCOMPLETE``: a round is not in the file that was shown, or the other way
+            round.
         RefusedError: ``NOT_PROVEN``: no arm came as far as its baseline.
     """
     arms = [dict(arm) for arm in measured.arms if arm["snapshots"]]

@@ -63,15 +63,22 @@ def same_models(receipts: Sequence[Measurement]) -> Check:
 
     A pair of one's own is named by its paths before: what lies there may be another one later.
     """
-    loaded = []
-    for receipt in receipts:
-        for line in receipt.journal:
-            if (line.step, line.event, line.found) in _LOADED and line.detail not in loaded:
-                loaded.append(line.detail)
-    names = sorted({name for one in loaded for name in one if len(_several(loaded, name)) > 1})
-    found = "; ".join(f"{name} {' and '.join(_several(loaded, name))}" for name in names)
+    found = other_models([facts for receipt in receipts for facts in loaded(receipt)])
     expected = "the same target and prompts in every arm"
-    return require("same-models", Code.EVIDENCE_MISMATCH, not names, expected, found or expected)
+    return require("same-models", Code.EVIDENCE_MISMATCH, not found, expected, found or expected)
+
+
+def loaded(receipt: Measurement) -> list[Mapping[str, Fact]]:
+    """Return what the engine of each arm said that it has loaded."""
+    return [
+        line.detail for line in receipt.journal if (line.step, line.event, line.found) in _LOADED
+    ]
+
+
+def other_models(facts: Sequence[Mapping[str, Fact]]) -> str:
+    """Say in what the engines of arms have loaded different things; nothing where they have not."""
+    names = sorted({name for one in facts for name in one if len(_several(facts, name)) > 1})
+    return "; ".join(f"{name} {' and '.join(_several(facts, name))}" for name in names)
 
 
 _LOADED: Final = frozenset(
@@ -79,9 +86,9 @@ _LOADED: Final = frozenset(
 )
 
 
-def _several(loaded: Sequence[Mapping[str, Fact]], name: str) -> list[str]:
+def _several(facts: Sequence[Mapping[str, Fact]], name: str) -> list[str]:
     """Return what is said under a name, each once."""
-    return list(dict.fromkeys(str(one.get(name)) for one in loaded))
+    return list(dict.fromkeys(str(one.get(name)) for one in facts))
 
 
 def _step(arm: MeasuredArm) -> str:
