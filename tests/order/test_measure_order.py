@@ -32,6 +32,8 @@ from tests.unit.receipts.parts import UUIDS
 
 PACKAGE = Path(__file__).parents[2] / "pp4"
 HOLD, FENCE = "0123456789abcdef", 9
+NAMES = {"gpus": UUIDS, "boot_id": "boot-1"}
+"""What a tombstone says of the machine, and stays on it."""
 
 
 def granted(hold=HOLD, fence=FENCE, place="/nowhere"):
@@ -99,7 +101,7 @@ def stage(tmp_path, monkeypatch):
                 raise ends.raises
         finally:
             transcript.append("close")
-            closed = {**evidence.TOMBSTONE, "hold": ends.hold, "fence": str(FENCE)}
+            closed = {**evidence.TOMBSTONE, "hold": ends.hold, "fence": str(FENCE), **NAMES}
             window.tombstone = closed if ends.proven else None
 
     @contextlib.contextmanager
@@ -167,6 +169,8 @@ def test_a_half_is_gates_then_off_then_on_then_the_end_then_receipts(stage):
         "close",
         *AFTER,
     ]
+    for path in stage.out.glob("*.closed"):
+        assert json.loads(path.read_text()).keys() == evidence.TOMBSTONE.keys()
 
 
 def test_the_second_half_is_in_a_second_hold_with_gates_of_its_own_on_then_off(stage):

@@ -185,6 +185,15 @@ def test_a_half_is_held_to_the_qualification_of_its_window(change, check):
     assert [one.name for one in report.failures] == ([check] if check else [])
 
 
+@pytest.mark.parametrize("kind", ["solo", "whole_worker"])
+def test_a_half_is_of_the_source_of_its_references(kind):
+    raw = samples.sample(kind)
+    for change, failed in ((lambda b: None, []), (another_source, ["same-source"])):
+        half = resting_on(raw, "identity_reference", kind, change)
+        report, _ = told(("m", half), ("r", raw))
+        assert [one.name for one in report.failures] == failed
+
+
 def test_a_pair_that_was_qualified_for_its_kernels_alone_is_not_measured():
     raw = build(samples.qualification("kernels"))
     half = resting_on(raw, "qualification", "qualification")
