@@ -14,7 +14,7 @@ PAGES: Final[dict[Code, Page]] = pages(
     (
         Code.TOO_LARGE,
         "There is more of it than pp4 takes: a receipt, a plan or a header beyond 16 MiB or "
-        "200,000 values, a manifest, a file that a HOLD brings along, or output of a program "
+        "500,000 values, a manifest, a file that a HOLD brings along, or output of a program "
         "that nobody reads in time. The message has the limit.",
         "Nothing of it was used; the size of a file is seen before its content is read.",
         "Give the file that is meant, and not a log or an archive.",

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pp4.clock import SystemClock
 from pp4.config.hold_file import HoldFile, read_evidence
@@ -207,9 +207,7 @@ def judge(asked: Asked, evidence: Known, source: Source) -> Judged:
     ours = bundled() if file.model is None or file.model.target is None else None
     pair = pair_there() if ours else _pair_of(file)
     first = ended(evidence.first, len(file.restore)) if evidence.first else None
-    gpus = file.host.gpus
-    if gpus == "auto" and (held := _pair_of_first(evidence)):
-        gpus = held
+    gpus = _gpus(file, evidence)
     plan = Plan(
         model_sha256=model_digest(schedule, pair, ours),
         shapes=schedules.shapes(schedule),
@@ -278,6 +276,22 @@ def _pair_of(file: HoldFile) -> Pair:
     if model is None or not (model.target and model.drafter and model.prompts):
         raise ValueError("a HOLD file names all three of a pair, or none")
     return Pair(target=model.target, drafter=model.drafter, prompts=model.prompts)
+
+
+def _gpus(file: HoldFile, evidence: Known) -> tuple[str, ...] | Literal["auto"]:
+    """The GPUs that are asked for: those of the first half where the HOLD file leaves them open.
+
+    Raises:
+        RefusedError: ``SUBJECT_MISMATCH``, they had other ranks in the first half.  Other GPUs than
+            its own are refused by admission.
+    """
+    named, held = file.host.gpus, _pair_of_first(evidence)
+    if named == "auto" or held is None:
+        return held or named
+    if named != held and set(named) == set(held):
+        where, expected = "gpus of the HOLD file", f"ranks as in the first half: {', '.join(held)}"
+        raise RefusedError(Refusal(Code.SUBJECT_MISMATCH, where, expected, ", ".join(named)))
+    return named
 
 
 def _pair_of_first(evidence: Known) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from pp4.errors import Code, Refusal, RefusedError
+from pp4.errors import Code, Refusal, RefusedError, WrongError
 from pp4.measure import chronicle
 from pp4.measure.admitting import Judged
 from pp4.measure.programs import SWITCHED_ON
@@ -94,8 +94,9 @@ def whole(kept: Kept, measured: Measured, beats: Iterable[str], *, ended: bool) 
         ended: whether the HOLD came to a good and proven end after it; nothing is claimed else.
 
     Raises:
-        RefusedError: ``INCOMPLETE``: a round is not in the file that was shown, or the other way
-            round; ``NOT_PROVEN``: no arm came as far as its baseline.
+        WrongError: ``INCOMPLETE``: a round is not in the file that was shown, or the other way
+            round.
+        RefusedError: ``NOT_PROVEN``: no arm came as far as its baseline.
     """
     arms = [dict(arm) for arm in measured.arms if arm["snapshots"]]
     _require_arms(arms)
@@ -104,7 +105,7 @@ def whole(kept: Kept, measured: Measured, beats: Iterable[str], *, ended: bool) 
     found = [(arm["arm"], arm["verdict"]) for arm in arms]
     complete = ended and found == [(arm, "complete") for arm in wanted]
     body = {**kept.head.body, **measured.members, **_laid_out(kept, beats)}
-    limits = [*kept.head.body["limits"], *(() if complete else (_CUT,))]
+    limits = [*kept.head.body["limits"], *(() if complete else _of_cut(kept))]
     evidence = kept.head.body["evidence"]
     more = {"arms": arms, "complete": complete, "summary": None}
     return {**body, "limits": limits, "evidence": evidence, **more}
@@ -127,9 +128,15 @@ def cut(kept: Kept, beats: Iterable[str], *, alone: bool) -> dict[str, Any]:
         _refuse("the rounds of a half", found)
     arms = arms_told(kept)
     _require_arms(arms)
-    limits = [*kept.head.body["limits"], _CUT, *((_ALONE,) if alone else ())]
+    limits = [*kept.head.body["limits"], *_of_cut(kept), *((_ALONE,) if alone else ())]
     body = {**kept.head.body, **_laid_out(kept, beats)}
     return {**body, "limits": limits, "arms": arms, "complete": False, "summary": None}
+
+
+def _of_cut(kept: Kept) -> list[str]:
+    """Limits of a half that was cut; what is missing of a damaged file is said."""
+    fault = f"Of the file of rounds {len(kept.lines)} lines after the first count: {kept.fault}."
+    return [_CUT, fault] if kept.fault else [_CUT]
 
 
 def arms_told(kept: Kept) -> list[dict[str, Any]]:
@@ -182,7 +189,7 @@ def _require_same(arms: Sequence[Mapping[str, Any]], told: Sequence[Mapping[str,
 
     if parts(arms) != parts(told):
         expected = "in the step's answer the rounds that it has told one by one"
-        raise RefusedError(Refusal(Code.INCOMPLETE, "the file of rounds", expected, "others"))
+        raise WrongError(Refusal(Code.INCOMPLETE, "the file of rounds", expected, "others"))
 
 
 def _refuse(expected: str, found: str) -> None:

@@ -8,9 +8,11 @@ from typing import Literal
 from pp4.errors import Code, Refusal, WrongError
 from pp4.receipts.admission import Admission
 from pp4.receipts.bindings import differences, facts_of, kernel_facts
+from pp4.receipts.envelope import Fact
 from pp4.receipts.gates import Kernel
 from pp4.receipts.growth import arm_verdict, heavier, more_failures, sloping
-from pp4.receipts.runs import Round, Snapshot
+from pp4.receipts.measurement_journal import loaded, other_models
+from pp4.receipts.runs import Measurement, Round, Snapshot
 from pp4.wire.frozen import Served, Settled, TornDown
 
 Grown = Literal["failed_rounds_grew", "memory_grew"]
@@ -111,12 +113,28 @@ def require_bound(
     here = {"kernels": kernel_facts(kernels), "libraries": dict(libraries)}
     for label, receipt in admission.receipts.items():
         stated = facts_of(receipt)
-        for name, loaded in here.items():
+        for name, mine in here.items():
             if name not in stated:
                 continue
-            for found in differences(name, stated[name], loaded):
+            for found in differences(name, stated[name], mine):
                 refusal = Refusal(Code.EVIDENCE_MISMATCH, f"{label}, {name}", "as loaded", found)
                 raise WrongError(refusal)
+
+
+def require_models(admission: Admission, found: Mapping[str, Fact]) -> None:
+    """Refuse target and prompts that are others than the first half's: nothing could be summed up.
+
+    Args:
+        admission: with the first half among its evidence, for the second one.
+        found: what the engine has loaded, as the journal has it.
+
+    Raises:
+        WrongError: ``EVIDENCE_MISMATCH``.
+    """
+    for receipt in admission.receipts.values():
+        if isinstance(receipt, Measurement) and (other := other_models([*loaded(receipt), found])):
+            where, expected = "engine", "target and prompts as in the first half"
+            raise WrongError(Refusal(Code.EVIDENCE_MISMATCH, where, expected, other))
 
 
 def require_dead(served: Served, ended: TornDown) -> None:

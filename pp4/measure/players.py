@@ -14,6 +14,7 @@ from pp4.measure.judging import (
     grown,
     require_bound,
     require_dead,
+    require_models,
     require_sealed,
     with_worker,
 )
@@ -54,6 +55,7 @@ class Players:
             stack.callback(bench.hold.stop, self._engine.channel)
             prepared = self._engine.prepare(bench.places, bench.schedule)
             facts |= _facts_of(prepared)
+            require_models(bench.hold.admission, facts)
         with self._phase("worker") as facts, bench.watch.part(budgeting.WORKER):
             self._worker, self._served = self._serve(prepared.context, stack)
             ran.served = self._served

@@ -32,7 +32,7 @@ from pp4.receipts.digests import Source, file_digest
 from pp4.receipts.models import read_model
 from pp4.receipts.runs import Measurement, Summary
 from pp4.receipts.store import write_new
-from pp4.run.receipt import Outcome, require_same_source, store
+from pp4.run.receipt import Outcome, require_same_source, room, store
 from pp4.run.windows import unnamed
 from pp4.wire.facts import refusal_of
 from pp4.wire.measuring import Measured, Sampled
@@ -245,13 +245,22 @@ def seal_file(path: Path, out: Path | None) -> Outcome:
         kept = read_rounds(path)
         try:
             body = bodies.cut(kept, (), alone=True)
-            source = _source(body["source"])
+            name, source = _name_of(body), _source(body["source"])
         except (KeyError, TypeError, AttributeError) as error:
             where, expected = shown(str(path), 300), "a first line as pp4 writes it"
             found = shown(f"{type(error).__name__}: {error}")
             raise RefusedError(Refusal(Code.SCHEMA, where, expected, found)) from error
-        target = (out or path.parent) / f"measurement-{body['hold']['id']}.json"
-        return store(body, source, target, "partial", Exit.DONE)
+        directory = out or path.parent
+        with room(directory):
+            return store(body, source, directory / name, "partial", Exit.DONE)
+
+
+def _name_of(body: Mapping[str, Any]) -> str:
+    name = f"measurement-{body['hold']['id']}.json"
+    if Path(name).name != name:
+        # a file that somebody else made does not say where others are written
+        raise TypeError("the id of the HOLD is a path")
+    return name
 
 
 def _source(tree: Mapping[str, Any]) -> Source:

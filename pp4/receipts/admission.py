@@ -79,7 +79,7 @@ _SHARED: Final = (
 )
 _WITH_SUBJECT: Final[Mapping[str, frozenset[str]]] = {
     _BUDGET.label: frozenset({"shapes"}),
-    _FIRST.label: frozenset({"settings", "gpu_uuids"}),
+    _FIRST.label: frozenset({"settings", "gpu_uuids", "drivers"}),
     _QUALIFIED.label: frozenset({"gpu_uuids", "drivers"}),
 }
 _MAKES: Final[Mapping[str, str]] = {

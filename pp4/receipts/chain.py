@@ -113,16 +113,18 @@ def _workers(file: FileReport, target: FileReport) -> list[Check]:
 def _measured(file: FileReport, target: FileReport) -> list[Check]:
     """Hold a half to the other one, to its budget and to the qualification of its window."""
     mine, theirs = file.receipt, target.receipt
-    if not isinstance(mine, Measurement) or target.sha256 is None:
+    if not isinstance(mine, Measurement) or theirs is None or target.sha256 is None:
         return []
     if isinstance(theirs, Measurement):
         return [
             *belong_together(theirs, mine, target.sha256),
             *summary_of_rounds(theirs, mine),
         ]
+    same = compare("same-source", Code.EVIDENCE_MISMATCH, theirs.source.digest, mine.source.digest)
     if isinstance(theirs, Budget):
         settings = {name: mine.settings.get(name) for name in theirs.shapes}
         return [
+            same,
             *shared(theirs, mine, ("model_sha256", "gpu_models", "kernels"), "as in its budget"),
             compare("budgeted", Code.EVIDENCE_MISMATCH, dict(theirs.shapes), settings),
             compare("budget-fits", Code.OVER_BUDGET, "fits", theirs.verdict),
@@ -130,10 +132,11 @@ def _measured(file: FileReport, target: FileReport) -> list[Check]:
     if isinstance(theirs, Qualification):
         found = (theirs.verdict, theirs.scope)
         return [
+            same,
             compare("qualified", Code.NOT_PROVEN, ("qualified", "full"), found),
             same_pair(theirs, mine),
         ]
-    return []
+    return [same]
 
 
 def _hold(file: FileReport) -> Hold | None:

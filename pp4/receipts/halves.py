@@ -16,6 +16,7 @@ from pp4.receipts.checks import Check, compare, require, skipped
 from pp4.receipts.envelope import OpenLeaf
 from pp4.receipts.gates import Qualification
 from pp4.receipts.measurement_checks import other_greedy_outputs, other_rounds
+from pp4.receipts.measurement_journal import same_models
 from pp4.receipts.models import Receipt
 from pp4.receipts.ratios import drift_of, effect_of, log_ratio, paired, spelled
 from pp4.receipts.runs import Measurement
@@ -41,6 +42,7 @@ def belong_together(first: Measurement, second: Measurement, first_sha256: str) 
         compare("rests-on-first", Code.EVIDENCE_MISMATCH, [first_sha256], named),
         compare("same-source", Code.EVIDENCE_MISMATCH, *sources),
         *shared(first, second, _SHARED),
+        same_models([first, second]),
         same_pair(first, second),
         _same_endpoint(first, second),
         _closed(first, second),

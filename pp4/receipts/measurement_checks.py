@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import pairwise
@@ -13,7 +14,7 @@ from pp4.receipts.cells import NAMES, PRIMARY, Planned, name_of, planned
 from pp4.receipts.checks import Check, compare, require
 from pp4.receipts.gate_checks import journal_checks
 from pp4.receipts.hardware_checks import gpu_names
-from pp4.receipts.measurement_journal import journal_of_arms
+from pp4.receipts.measurement_journal import journal_of_arms, same_models
 from pp4.receipts.ratios import ENDPOINT, NOISE, verdict_of
 from pp4.receipts.runs import MeasuredArm, Measurement, Round, Summary
 
@@ -21,6 +22,18 @@ HALVES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "A1B1": (("A1", "OFF"), ("B1", "ON")),
     "B2A2": (("B2", "ON"), ("A2", "OFF")),
 }
+
+
+RESTS_ON: Final = frozenset(
+    {
+        ("identity_reference", "solo"),
+        ("identity_reference", "whole_worker"),
+        ("budget", "budget"),
+        ("qualification", "qualification"),
+        ("first_half", "measurement"),
+    }
+)
+"""Roles and kinds; the last one for the second half alone."""
 
 
 def measurement_checks(receipt: Measurement) -> list[Check]:
@@ -34,6 +47,8 @@ def measurement_checks(receipt: Measurement) -> list[Check]:
         compare("gpus", Code.DEVICE_MISMATCH, [0, 1], [gpu.rank for gpu in receipt.gpus]),
         *journal_checks(receipt.journal, receipt.hold.journal_head),
         journal_of_arms(receipt),
+        same_models([receipt]),
+        _rests_on(receipt),
         require("settings", Code.CROSS_CHECK, readable, expected, found),
         *_declared(receipt),
         *([] if isinstance(plan, str) else _planned_cells(plan)),
@@ -126,6 +141,18 @@ def other_greedy_outputs(pairs: Iterable[tuple[Round, Round]]) -> list[str]:
 
 def _place(one: Round) -> tuple[str, int, int, Decimal]:
     return one.phase, one.index, one.batch, Decimal(one.temperature)
+
+
+def _rests_on(receipt: Measurement) -> Check:
+    """Hold a complete half to everything that had to come before it; each of it once."""
+    found = sorted((one.role, one.kind) for one in receipt.evidence)
+    needed = {row for row in RESTS_ON if row[0] != "first_half" or receipt.half == "B2A2"}
+    missing = [f"{kind} as {role}" for role, kind in sorted(needed) if (role, kind) not in found]
+    odd = missing if receipt.complete else []
+    odd += [f"two {kind} as {role}" for (role, kind), n in Counter(found).items() if n > 1]
+    expected = "each receipt that a half rests on, once"
+    found_text = ", ".join(odd) if odd else expected
+    return require("rests-on", Code.EVIDENCE_MISSING, not odd, expected, found_text)
 
 
 def _first_half(receipt: Measurement) -> list[Check]:

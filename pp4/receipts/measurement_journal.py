@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pp4.errors import Code
 from pp4.receipts.checks import Check, require
 from pp4.receipts.digests import tree_digest
+from pp4.receipts.envelope import Fact
 from pp4.receipts.gates import JournalLine
 from pp4.receipts.runs import MeasuredArm, Measurement
 
@@ -55,6 +56,39 @@ def _snapshots(arm: MeasuredArm, lines: Sequence[JournalLine]) -> list[str]:
         and line.step.startswith(f"{_step(arm)}/")
         and line.detail.get("sha256") != sealed.get(line.step)
     ]
+
+
+def same_models(receipts: Sequence[Measurement]) -> Check:
+    """Check that every arm loaded the same target and prompts, as its engine said.
+
+    A pair of one's own is named by its paths before: what lies there may be another one later.
+    """
+    found = other_models([facts for receipt in receipts for facts in loaded(receipt)])
+    expected = "the same target and prompts in every arm"
+    return require("same-models", Code.EVIDENCE_MISMATCH, not found, expected, found or expected)
+
+
+def loaded(receipt: Measurement) -> list[Mapping[str, Fact]]:
+    """Return what the engine of each arm said that it has loaded."""
+    return [
+        line.detail for line in receipt.journal if (line.step, line.event, line.found) in _LOADED
+    ]
+
+
+def other_models(facts: Sequence[Mapping[str, Fact]]) -> str:
+    """Say in what the engines of arms have loaded different things; nothing where they have not."""
+    names = sorted({name for one in facts for name in one if len(_several(facts, name)) > 1})
+    return "; ".join(f"{name} {' and '.join(_several(facts, name))}" for name in names)
+
+
+_LOADED: Final = frozenset(
+    (f"{PREFIX}{arm}/engine", "end", "pass") for arm in ("A1", "B1", "B2", "A2")
+)
+
+
+def _several(facts: Sequence[Mapping[str, Fact]], name: str) -> list[str]:
+    """Return what is said under a name, each once."""
+    return list(dict.fromkeys(str(one.get(name)) for one in facts))
 
 
 def _step(arm: MeasuredArm) -> str:

@@ -159,11 +159,19 @@ def store(
     try:
         raw = build({**body, "source": source.as_dict()})
     except RefusedError as error:
-        kept = path.with_suffix(".rejected")
-        kept.write_text(json.dumps(body, indent=1, default=str))
-        raise RefusedError(replace(error.refusal, left=str(kept))) from error
+        left = _rejected(path.with_suffix(".rejected"), body)
+        raise RefusedError(replace(error.refusal, left=left)) from error
     write_new(path, raw)
     tree = parse(raw, str(path))
     if not isinstance(tree, dict):
         raise TypeError("a receipt is an object")
     return Outcome(verdict, path, ends, tree)
+
+
+def _rejected(path: Path, body: Mapping[str, object]) -> str:
+    """Keep what cannot be sealed; -> what is left, whatever is in the way of that."""
+    try:
+        path.write_text(json.dumps(body, indent=1, default=str))
+    except OSError as error:
+        return f"nothing; what was found could not be kept: {error.strerror or error}"
+    return str(path)

@@ -4,8 +4,8 @@ Gates that find what samples say, and a measurement whose rounds are made up; bo
 own steps are started, told and heard.  What they do beside that stands in ``behaviour.json``,
 beside the state directory: ``gates`` is the verdict, ``hang`` an arm of which no more comes after
 some rounds, ``fail`` one whose failed rounds grow, ``fill`` one that then fills a directory's disk;
-``refuse`` is the code of what keeps the first arm from being begun; ``slow`` is how long each part
-of a budget takes.
+``differ`` answers with another round than was told; ``refuse`` is the code of what keeps the first
+arm from being begun; ``slow`` is how long each part of a budget takes.
 """
 
 import json
@@ -164,6 +164,9 @@ def measure(granted, asked, supervisor):
         if arms[-1]["verdict"] != "complete":
             refusal = REFUSAL
             break
+    if behaviour(granted).get("differ"):
+        # a round that is none of those that were told
+        arms[-1]["rounds"][-1] = {**arms[-1]["rounds"][-1], "elapsed_ns": "99999999"}
     journal.add("measure", "note")
     parts = set(times(asked.schedule)) - {*OF_COORDINATOR, CLOSING}
     worst_ns = behaviour(granted).get("slow", 10**4)

@@ -270,7 +270,7 @@ def require_sealed(command, hold, said):
 
 def test_the_deadline_seals_what_there_is(command):
     command.behave(hang="B1")
-    process = command.measure("A1B1", BOUND_S="20")
+    process = command.measure("A1B1", BOUND_S="12")
     hold = command.hanging(process)
     code, _, said = ended(process)
     assert (code, Code.DEADLINE in said) == (Exit.TIMEOUT, True), said

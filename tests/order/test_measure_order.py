@@ -14,12 +14,13 @@ from types import SimpleNamespace
 import pytest
 
 from pp4 import cli
+from pp4.clock import ManualClock
 from pp4.errors import Code, Exit, Refusal, RefusedError, TimedOutError
 from pp4.measure import held as measuring
 from pp4.measure import schedule, sealing
 from pp4.qualify import held
 from pp4.receipts import journal, store
-from pp4.receipts.digests import installed_source
+from pp4.receipts.digests import Source, installed_source
 from pp4.run import qualified as proofs
 from pp4.run import receipt
 from pp4.wire.facts import read
@@ -31,6 +32,8 @@ from tests.unit.receipts.parts import UUIDS
 
 PACKAGE = Path(__file__).parents[2] / "pp4"
 HOLD, FENCE = "0123456789abcdef", 9
+NAMES = {"gpus": UUIDS, "boot_id": "boot-1"}
+"""What a tombstone says of the machine, and stays on it."""
 
 
 def granted(hold=HOLD, fence=FENCE, place="/nowhere"):
@@ -84,7 +87,7 @@ class Window:
 @pytest.fixture
 def stage(tmp_path, monkeypatch):
     """The command with such a HOLD; -> (transcript, a function that runs it)."""
-    transcript, windows, ends = [], [], SimpleNamespace(raises=None)
+    transcript, windows, ends = [], [], SimpleNamespace(raises=None, proven=True)
 
     @contextlib.contextmanager
     def kept(place, deferred, asked, watcher, note, option):
@@ -98,8 +101,8 @@ def stage(tmp_path, monkeypatch):
                 raise ends.raises
         finally:
             transcript.append("close")
-            closed = {**evidence.TOMBSTONE, "hold": ends.hold, "fence": str(FENCE)}
-            window.tombstone = closed
+            closed = {**evidence.TOMBSTONE, "hold": ends.hold, "fence": str(FENCE), **NAMES}
+            window.tombstone = closed if ends.proven else None
 
     @contextlib.contextmanager
     def reached(file, source):
@@ -166,6 +169,8 @@ def test_a_half_is_gates_then_off_then_on_then_the_end_then_receipts(stage):
         "close",
         *AFTER,
     ]
+    for path in stage.out.glob("*.closed"):
+        assert json.loads(path.read_text()).keys() == evidence.TOMBSTONE.keys()
 
 
 def test_the_second_half_is_in_a_second_hold_with_gates_of_its_own_on_then_off(stage):
@@ -232,6 +237,29 @@ def test_a_lease_that_is_lost_after_the_arms_leaves_no_complete_half(stage, caps
     assert (half["complete"], [one["verdict"] for one in half["arms"]]) == (False, ["complete"] * 2)
 
 
+def test_an_end_that_is_not_proven_leaves_no_complete_half(stage):
+    stage.ends.proven = False
+    stage.run("A1B1")
+    half = json.loads((stage.out / f"measurement-{HOLD}.json").read_text())
+    assert (half["complete"], [one["verdict"] for one in half["arms"]]) == (False, ["complete"] * 2)
+    assert not (stage.out / f"measurement-{HOLD}.closed").exists()
+
+
+def test_an_answer_that_is_not_what_was_told_leaves_no_half(stage, capsys):
+    assert stage.run("A1B1", differ=True) == Exit.WRONG
+    assert "code      INCOMPLETE" in capsys.readouterr().err
+    assert stage.transcript[-3:] == ["close", *AFTER[:2]]
+
+
+def test_a_source_that_was_changed_meanwhile_leaves_no_half(stage, capsys, monkeypatch):
+    # the gates were stored just before
+    monkeypatch.setattr(held, "require_same_source", lambda *_: None)
+    monkeypatch.setattr(receipt, "installed_source", lambda: Source("0" * 64, ()))
+    assert stage.run("A1B1") == Exit.REFUSED
+    assert "code      SUBJECT_MISMATCH" in capsys.readouterr().err
+    assert stage.transcript[-3:] == ["close", *AFTER[:2]]
+
+
 def test_a_budget_that_is_cut_is_none(stage):
     stage.ends.raises = TimedOutError(Refusal(Code.LEASE_LOST, "HOLD", "a heartbeat", "none"))
     assert stage.run("budget") == Exit.TIMEOUT
@@ -273,6 +301,14 @@ def test_gates_of_another_hold_or_fence_open_nothing():
             proof().require(other)
         assert raised.value.refusal.code is Code.STALE_FENCE
     proof().require(granted())
+
+
+def test_nothing_is_measured_in_another_hold_than_that_of_the_gates():
+    one = measuring.Measuring(None, None, ManualClock())
+    one._window = SimpleNamespace(granted=granted(hold="f" * 16))
+    with pytest.raises(RefusedError) as raised:
+        one.measure(proof())
+    assert raised.value.refusal.code is Code.STALE_FENCE
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,13 @@ import json
 import pytest
 
 from pp4.clock import ManualClock
-from pp4.errors import Code, RefusedError, UncleanError, WrongError
+from pp4.errors import Code, Exit, RefusedError, UncleanError, WrongError
+from pp4.measure import bodies
 from pp4.measure.chronicle import Chronicle, timeline
-from pp4.measure.rounds_file import Head, Line, RoundsFile, alone, read_rounds
+from pp4.measure.rounds_file import Head, Kept, Line, RoundsFile, alone, read_rounds
 from pp4.measure.sealing import seal_file
+from pp4.receipts.digests import installed_source
+from pp4.run.receipt import store
 from pp4.wire.measuring import Rounded
 from tests.unit.receipts import samples
 
@@ -191,3 +194,41 @@ def test_nobody_seals_what_is_still_written_and_nobody_writes_twice(tmp_path):
     file.close()
     with alone(path):
         assert read_rounds(path).head == HEAD
+
+
+@pytest.mark.parametrize("fault", ["", "a torn last line, which is left out"])
+def test_what_is_missing_of_a_damaged_file_is_among_the_limits(fault):
+    head = Head(work="A1B1", rehearsal=False, at_ns="10", body={"limits": ["x"], "evidence": []})
+    line = Line(at_ns="20", heartbeats_ns=(), rounded=snapshot_of("A1"))
+    made = bodies.cut(Kept(head, (line,), fault), (), alone=True)
+    assert (made["complete"], made["summary"]) == (False, None)
+    assert len(made["limits"]) == (4 if fault else 3)
+    assert any(fault in text and "1 lines" in text for text in made["limits"]) == bool(fault)
+
+
+def test_a_directory_of_receipts_that_is_not_there_is_refused_as_one(tmp_path):
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "gone", tmp_path / "file"):
+        with pytest.raises(RefusedError) as raised:
+            store({"kind": "measurement"}, installed_source(), out / "x.json", "partial", Exit.DONE)
+        # what the receipt is refused for comes first; that nothing could be kept is said
+        assert raised.value.refusal.code is Code.SCHEMA
+        assert "nothing" in raised.value.refusal.left
+
+
+def test_a_file_of_rounds_does_not_say_where_its_receipt_is_written(tmp_path):
+    path, before = tmp_path / "in" / "x.rounds.jsonl", tmp_path / "in" / "measurement-x"
+    before.mkdir(parents=True)
+    body = {
+        "limits": ["x"],
+        "evidence": [],
+        "source": installed_source().as_dict(),
+        "hold": samples.hold(id="x/../../out"),
+    }
+    file = RoundsFile(path, HEAD.model_copy(update={"body": body}))
+    file.add(Line(at_ns="20", heartbeats_ns=(), rounded=snapshot_of("A1")))
+    file.close()
+    with pytest.raises(RefusedError) as raised:
+        seal_file(path, None)
+    assert (raised.value.refusal.code, list(tmp_path.glob("out*"))) == (Code.SCHEMA, [])
+    assert "a path" in raised.value.refusal.found

@@ -14,7 +14,11 @@ from pp4.config.holds import Model
 from pp4.errors import Code, RefusedError
 from pp4.measure import schedule as plans
 from pp4.measure.schedule import REHEARSED, STANDARD, Cell, cells, from_model, rounds
+from pp4.receipts import canonical
+from pp4.receipts.canonical import dump
+from pp4.wire.frames import MAX_FRAME
 from pp4.wire.measuring import Schedule
+from tests.unit.receipts import samples
 
 COUNTS = st.integers(1, 30)
 BATCHES = st.lists(st.integers(1, 32), min_size=1, max_size=4, unique=True).map(tuple)
@@ -148,3 +152,41 @@ def test_what_cannot_be_compared_is_refused_with_its_key(change, key, said):
     assert refusal.code is Code.BAD_HOLD_FILE
     assert refusal.where.endswith(key)
     assert said in refusal.found
+
+
+def longest_round(one, steps):
+    """A round that decodes a token a step, as no drafter of any use does, on two busy GPUs."""
+    parts = [99_999_999] * steps
+    profiled = parts if one.phase == "profiled" else []
+    gpu = {"sm_mhz": 1980, "memory_mhz": 2619, "power_mw": 700_000, "temperature_c": 60}
+    gpu["slowed_by"] = ["sw_power_cap", "sw_thermal_slowdown"]
+    sources = ("torch.allocated", "torch.reserved", "rss.engine", "rss.worker", "rss.rank0")
+    return {
+        **samples.measured_round(one.phase, 100, one.cell.batch, one.cell.temperature),
+        "draft_ns": parts,
+        "target_ns": profiled,
+        "verify_ns": profiled,
+        "memory_bytes": dict.fromkeys((*sources, "rss.rank1", "nvml.gpu.0", "nvml.gpu.1"), 10**11),
+        "facts": {f"gpu.{rank}.{name}": fact for rank in (0, 1) for name, fact in gpu.items()},
+    }
+
+
+def count_of(tree):
+    below = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return 1 + sum(map(count_of, below))
+
+
+def test_the_longest_half_fits_a_receipt_and_as_evidence_into_one_frame():
+    # 31 cells: with one more there are over 1000 rounds
+    longest = STANDARD.model_copy(
+        update={"batches": tuple(range(1, 32)), "temperatures": ("0.7",), "seed": 0}
+    )
+    planned = [one for phase in plans.TIMED for one in rounds(longest, phase)]
+    assert 972 == len(planned) <= plans._MOST_ROUNDS < 1000 + 28
+    kinds = {one.phase: longest_round(one, longest.new_tokens) for one in planned}
+    many = Counter(one.phase for one in planned)
+    values = 2 * sum(many[phase] * count_of(one) for phase, one in kinds.items())
+    size = 2 * sum(many[phase] * (len(dump(one)) + 1) for phase, one in kinds.items())
+    # what else there is: the source, both journals, snapshots, the other receipts of the evidence
+    assert values + 20_000 <= canonical.VALUES
+    assert (size + 500_000) * 4 // 3 + 500_000 <= MAX_FRAME

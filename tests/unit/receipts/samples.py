@@ -44,7 +44,8 @@ __all__ = [
     "SHAPES", "SOURCE", "UUIDS", "Body", "arm", "body", "budget", "common", "digest", "ended",
     "gate_body", "gates", "gpus", "head", "hold", "incident", "journal", "kernels", "measured_arm",
     "measured_round", "measurement", "next_line", "output", "part", "preparation", "qualification",
-    "refusal", "rehearsal", "sample", "snapshot", "solo", "subject", "whole_worker", "with_journal",
+    "refusal", "rehearsal", "sample", "snapshot", "solo", "subject", "whole_worker", "with_engines",
+    "with_journal",
     "worker_arm", "written_in_hold",
 ]  # fmt: skip
 
@@ -210,6 +211,19 @@ def measured_arm(name: str, switch: str) -> Body:
     }
 
 
+def before() -> list[Body]:
+    """What a half rests on, but for the first one."""
+    roles = {"budget": "budget", "qualification": "qualification"}
+    return [
+        {
+            "role": roles.get(kind, "identity_reference"),
+            "kind": kind,
+            "sha256": file_digest(sample(kind)),
+        }
+        for kind in ("solo", "whole_worker", "budget", "qualification")
+    ]
+
+
 def measurement(half: str = "A1B1") -> Body:
     second = half == "B2A2"
     names = (("B2", "ON"), ("A2", "OFF")) if second else (("A1", "OFF"), ("B1", "ON"))
@@ -231,7 +245,7 @@ def measurement(half: str = "A1B1") -> Body:
         "timeline": [{"kind": "step", "name": "gates", "begin_ns": "10", "end_ns": "20"}],
         "heartbeats_ns": ["5", "15"],
         "first_half_closed": closed if second else None,
-        "evidence": [first] if second else [],
+        "evidence": [*([first] if second else []), *before()],
         "endpoint": {"metric": "tokens_per_second", "temperature": "0.7", "batch": 8},
         "noise_threshold": "0.01",
         "model_sha256": digest("6"),
@@ -257,6 +271,20 @@ def ended(made: Body) -> Body:
     steps = [(f"arm-{one['arm']}", one["verdict"]) for one in made["arms"]]
     same = {name: made["hold"][name] for name in ("id", "fence")}
     return {**made, **written_in_hold(*steps, **same)}
+
+
+def with_engines(made: Body, loaded: list[Body]) -> Body:
+    """A measurement whose journal says what the engine of each arm has loaded."""
+    lines: list[Body] = []
+    for one, facts in zip(made["arms"], loaded, strict=True):
+        step = f"arm-{one['arm']}"
+        for name, event, found, detail in (
+            (step, "begin", None, {}),
+            (f"{step}/engine", "end", "pass", facts),
+            (step, "end", one["verdict"], {}),
+        ):
+            lines.append(next_line(lines[-1] if lines else None, name, event, found, detail))
+    return {**made, "journal": lines, "hold": {**made["hold"], "journal_head": head(lines)}}
 
 
 def preparation() -> Body:

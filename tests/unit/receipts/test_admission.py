@@ -5,18 +5,32 @@ import itertools
 import json
 import pickle
 from datetime import UTC, datetime
+from functools import cache
 
 import pytest
 
 from pp4.errors import Code
+from pp4.receipts import admission
 from pp4.receipts.admission import NEEDS, Admission, Command, Refused, admit
 from pp4.receipts.bindings import ClosedHold, kernel_facts
 from pp4.receipts.build import build, seal
 from pp4.receipts.models import read_model
 from pp4.receipts.private import redact
 from pp4.receipts.run_checks import ROLE_KINDS
+from pp4.receipts.verify import verify_bytes
 from tests.unit.receipts import samples
 from tests.unit.receipts.samples import subject
+
+
+@cache
+def verified(named):
+    return verify_bytes(named)
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch):
+    """Each file is verified once for all commands: that is pure, and takes nearly all the time."""
+    monkeypatch.setattr(admission, "verify_bytes", lambda named: verified(tuple(named)))
 
 
 def whole(**changes):
@@ -60,14 +74,14 @@ def refused(command, evidence, given=None):
 @pytest.mark.parametrize("command", Command)
 def test_the_evidence_of_the_table_admits(command):
     evidence = needed(command)
-    admission = admit(command, evidence, facts(command))
-    assert isinstance(admission, Admission), admission
-    assert admission.command is command
-    assert admission.source_digest == samples.SOURCE["digest"]
-    assert [(role, kind) for role, kind, _ in admission.evidence] == [
+    made = admit(command, evidence, facts(command))
+    assert isinstance(made, Admission), made
+    assert made.command is command
+    assert made.source_digest == samples.SOURCE["digest"]
+    assert [(role, kind) for role, kind, _ in made.evidence] == [
         (need.role, need.kind) for need in NEEDS[command]
     ]
-    assert len(admission.receipts) == len(evidence)
+    assert len(made.receipts) == len(evidence)
 
 
 @pytest.mark.parametrize("command", Command)
@@ -214,6 +228,7 @@ def test_evidence_must_be_bound_to_the_same(kind, change):
         (Command.B2A2, {"settings": {"depth": 4}}),
         (Command.B2A2, {"settings": None}),
         (Command.B2A2, {"gpu_uuids": frozenset(samples.UUIDS[:1])}),
+        (Command.B2A2, {"drivers": frozenset({"571.0"})}),
         (Command.WORKER_ON, {"gpu_uuids": frozenset({"GPU-x", "GPU-y"})}),
         (Command.WORKER_ON, {"gpu_uuids": None}),
         (Command.WORKER_ON, {"drivers": frozenset({"999"})}),

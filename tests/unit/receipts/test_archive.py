@@ -1,6 +1,7 @@
 """The archive: every receipt intact as history, every row of the index about one of them."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,15 +23,21 @@ def test_every_archived_receipt_is_intact_and_indexed():
     assert len(report.files) == len(list(ARCHIVE.glob("*.json")))
 
 
-@pytest.fixture
-def archive(tmp_path):
-    """An archive of three receipts, two of which rest on the others, as it should be."""
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    place = tmp_path_factory.mktemp("archive")
     for kind in ("solo", "whole_worker", "qualification"):
-        (tmp_path / f"{kind}.json").write_bytes(samples.sample(kind))
-    (tmp_path / INDEX).write_text(EMPTY)
-    write_index(tmp_path)
-    assert read_archive(tmp_path).failures == ()
-    return tmp_path
+        (place / f"{kind}.json").write_bytes(samples.sample(kind))
+    (place / INDEX).write_text(EMPTY)
+    write_index(place)
+    assert read_archive(place).failures == ()
+    return place
+
+
+@pytest.fixture
+def archive(sound, tmp_path):
+    """An archive of three receipts, two of which rest on the others, as it should be."""
+    return shutil.copytree(sound, tmp_path, dirs_exist_ok=True)
 
 
 def failures(archive):

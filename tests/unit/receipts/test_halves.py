@@ -10,7 +10,8 @@ from pp4.receipts.verify import verify_bytes
 from tests.unit.measure.made import tree
 from tests.unit.receipts import samples
 
-FIRST = samples.sample("measurement")
+LOADED = {"target_sha256": "a" * 64, "prompts_sha256": "b" * 64}
+FIRST = build(samples.with_engines(samples.measurement(), [LOADED] * 2))
 
 
 def second(change=lambda body: None, first=FIRST):
@@ -49,6 +50,11 @@ def swapped(body):
     body["gpus"][0]["uuid"], body["gpus"][1]["uuid"] = "gpu.1.uuid", "gpu.0.uuid"
 
 
+def loaded(body, **facts):
+    """Have the journal say what each arm's engine has loaded."""
+    body.update(samples.with_engines(body, [{**LOADED, **facts}] * 2))
+
+
 def another_source(body):
     body["source"]["files"][0]["sha256"] = "b" * 64
     body["source"]["digest"] = source_list_digest([("cli.py", "b" * 64)])
@@ -82,6 +88,7 @@ def another_source(body):
             Code.NOT_RESTORED,
         ),
         (lambda b: b["first_half_closed"].update(fence="6"), "first-closed", Code.NOT_RESTORED),
+        (lambda b: loaded(b, target_sha256="1" * 64), "same-models", Code.EVIDENCE_MISMATCH),
         (in_rounds(outputs_sha256="0" * 64), "same-greedy-outputs", Code.OUTPUT_MISMATCH),
         (lambda b: b["summary"].update(effect="0.000001"), "summary-effect", Code.CROSS_CHECK),
         (lambda b: b["summary"].update(drift="-0.000001"), "summary-drift", Code.CROSS_CHECK),
@@ -134,7 +141,8 @@ def test_halves_of_which_one_is_not_sound_are_not_compared():
 
 def resting_on(raw, role, kind, change=lambda body: None):
     body = samples.measurement()
-    body["evidence"] = [{"role": role, "kind": kind, "sha256": file_digest(raw)}]
+    (reference,) = [one for one in body["evidence"] if (one["role"], one["kind"]) == (role, kind)]
+    reference["sha256"] = file_digest(raw)
     change(body)
     return build(body)
 
@@ -146,6 +154,7 @@ def resting_on(raw, role, kind, change=lambda body: None):
         (lambda b: [g.update(name="H100") for g in b["gpus"]], "same-gpu-models",
          Code.EVIDENCE_MISMATCH),
         (lambda b: b["shapes"].update(warm_up=7), "budgeted", Code.EVIDENCE_MISMATCH),
+        (another_source, "same-source", Code.EVIDENCE_MISMATCH),
         (lambda b: b.update(bound_ns="1", verdict="over"), "budget-fits", Code.OVER_BUDGET),
     ],
 )  # fmt: skip
@@ -166,6 +175,7 @@ def test_a_half_is_held_to_its_budget(change, check, code):
     [
         (lambda b: None, None),
         (swapped, "same-pair"),
+        (another_source, "same-source"),
     ],
 )
 def test_a_half_is_held_to_the_qualification_of_its_window(change, check):
@@ -173,6 +183,15 @@ def test_a_half_is_held_to_the_qualification_of_its_window(change, check):
     half = resting_on(raw, "qualification", "qualification", change)
     report, _ = told(("m", half), ("q", raw))
     assert [one.name for one in report.failures] == ([check] if check else [])
+
+
+@pytest.mark.parametrize("kind", ["solo", "whole_worker"])
+def test_a_half_is_of_the_source_of_its_references(kind):
+    raw = samples.sample(kind)
+    for change, failed in ((lambda b: None, []), (another_source, ["same-source"])):
+        half = resting_on(raw, "identity_reference", kind, change)
+        report, _ = told(("m", half), ("r", raw))
+        assert [one.name for one in report.failures] == failed
 
 
 def test_a_pair_that_was_qualified_for_its_kernels_alone_is_not_measured():

@@ -188,6 +188,28 @@ def test_a_complete_half_has_its_arms_in_the_journal():
     assert set(failures({**half(), **swapped})) == {"journal-arms"}
 
 
+@pytest.mark.parametrize("place", range(4))
+def test_a_complete_half_rests_on_all_that_has_to_come_before_it_once(place):
+    body = half()
+    gone = body["evidence"].pop(place)
+    assert failures(body)["rests-on"].found == f"{gone['kind']} as {gone['role']}"
+    assert failures(cut(body, 0)) == {}
+    body["evidence"] += [gone, {**gone, "sha256": "0" * 64}]
+    assert failures(body)["rests-on"].found == f"two {gone['kind']} as {gone['role']}"
+
+
+@pytest.mark.parametrize("name", ["target_sha256", "prompts_sha256"])
+def test_both_arms_have_loaded_the_same_target_and_prompts(name):
+    loaded = {"target_sha256": "a" * 64, "prompts_sha256": "b" * 64}
+    assert failures(samples.with_engines(half(), [loaded, loaded])) == {}
+    other = {**loaded, name: "c" * 64}
+    failed = failures(samples.with_engines(half(), [loaded, other]))
+    assert {one: check.code for one, check in failed.items()} == {
+        "same-models": Code.EVIDENCE_MISMATCH
+    }
+    assert name in failed["same-models"].found
+
+
 def test_an_arm_that_was_cut_has_no_more_than_its_settings_say():
     body = cut(half(), 1)
     del arm(body, 1)["rounds"][3:]
