@@ -42,8 +42,13 @@ found["allowed"] = len(seen)
 
 
 @pytest.fixture(scope="module")
-def launches(tmp_path_factory):
-    return said(LAUNCH, tmp_path_factory.mktemp("launches"))
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("loading")
+
+
+@pytest.fixture(scope="module")
+def launches(directory):
+    return said(LAUNCH, directory)
 
 
 def test_a_load_loads_and_launches_nothing(launches):
@@ -178,15 +183,6 @@ found["hook"] = attempt(build("missing_stamp", Path(DIRECTORY))._kernel)
 """
 
 
-def test_what_does_not_load_is_one_refusal(tmp_path):
-    found = said(REFUSED, tmp_path)
-    for name, reason in (("shared", "OutOfResources"), ("hook", "a hook of Triton")):
-        assert found[name].startswith("UNPRIMED: kernel pp4"), found
-        assert "loads on cuda:1" in found[name]
-        assert reason in found[name]
-    assert found["current"] == 0
-
-
 NO_GPU = """
 triton.runtime.driver.set_active(None)
 found["cpu"] = refusal(
@@ -200,11 +196,24 @@ if not torch.cuda.is_available():
 """
 
 
-def test_a_device_that_is_none_refuses(tmp_path):
-    found = said(NO_GPU, tmp_path)
-    assert found["cpu"].startswith("BAD_INPUT: device: expected a CUDA device with its number")
-    assert found["any"].endswith("found cuda")
-    assert found.get("none", "UNPRIMED").startswith("UNPRIMED")
+@pytest.fixture(scope="module")
+def refused(directory):
+    """In the cache of the launches: what is compiled there already is loaded like anything else."""
+    return said(REFUSED + NO_GPU, directory)
+
+
+def test_what_does_not_load_is_one_refusal(refused):
+    for name, reason in (("shared", "OutOfResources"), ("hook", "a hook of Triton")):
+        assert refused[name].startswith("UNPRIMED: kernel pp4"), refused
+        assert "loads on cuda:1" in refused[name]
+        assert reason in refused[name]
+    assert refused["current"] == 0
+
+
+def test_a_device_that_is_none_refuses(refused):
+    assert refused["cpu"].startswith("BAD_INPUT: device: expected a CUDA device with its number")
+    assert refused["any"].endswith("found cuda")
+    assert refused.get("none", "UNPRIMED").startswith("UNPRIMED")
 
 
 def test_an_interpreting_process_loads_nothing():
