@@ -1,5 +1,6 @@
 """Rounds of a schedule: as many as it says, evenly interleaved, the same every time."""
 
+import base64
 from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
@@ -14,6 +15,9 @@ from pp4.config.holds import Model
 from pp4.errors import Code, RefusedError
 from pp4.measure import schedule as plans
 from pp4.measure.schedule import REHEARSED, STANDARD, Cell, cells, from_model, rounds
+from pp4.receipts.canonical import dump, parse
+from pp4.receipts.runs import Round
+from pp4.wire import MAX_FRAME
 from pp4.wire.measuring import Schedule
 
 COUNTS = st.integers(1, 30)
@@ -133,11 +137,11 @@ def test_batch_sizes_and_temperatures_come_from_the_hold_file():
         ({"temperatures": (Decimal(0), Decimal(1))}, "temperatures", "0, 1"),
         (
             {
-                "batch_sizes": tuple(range(1, 13)),
-                "temperatures": tuple(Decimal(n) / 10 for n in range(1, 13)),
+                "batch_sizes": (1, 2, 4, 8),
+                "temperatures": (Decimal(0), Decimal("0.7"), Decimal(1)),
             },
             "batch_sizes and temperatures",
-            "rounds",
+            "12 cells",
         ),
     ],
 )
@@ -148,3 +152,38 @@ def test_what_cannot_be_compared_is_refused_with_its_key(change, key, said):
     assert refusal.code is Code.BAD_HOLD_FILE
     assert refusal.where.endswith(key)
     assert said in refusal.found
+
+
+def round_on_gpus(one):
+    """A round as large as it can be: no draft was of any use, and both GPUs are slowed."""
+    parts = ["9999999999"] * STANDARD.new_tokens
+    facts = ("sm_mhz", "memory_mhz", "power_mw", "temperature_c")
+    slowed = {f"gpu.{rank}.slowed_by": ["power", "thermal", "other"] for rank in (0, 1)}
+    memory = [
+        *(f"torch.{name}" for name in ("allocated", "reserved")),
+        *(f"rss.{name}" for name in ("engine", "worker", "rank0", "rank1")),
+        *(f"nvml.gpu.{rank}" for rank in (0, 1)),
+    ]
+    whole = dict.fromkeys(Round.model_fields, "9" * 12)
+    return {
+        **whole,
+        "accepted_by_position": [0] * 5,
+        "draft_ns": parts,
+        "target_ns": parts if one.phase == "profiled" else [],
+        "verify_ns": parts if one.phase == "profiled" else [],
+        "memory_bytes": dict.fromkeys(memory, "9" * 12),
+        "facts": {f"gpu.{rank}.{name}": 9999 for rank in (0, 1) for name in facts} | slowed,
+    }
+
+
+def test_both_arms_of_the_largest_half_fit_into_a_receipt_and_into_a_frame():
+    largest = replace(MODEL, batch_sizes=(1, 2, 4, 8, 32), temperatures=MODEL.temperatures[:2])
+    schedule = from_model(largest)
+    assert plans.most_values(schedule) > plans.most_values(STANDARD)
+    arm = [
+        round_on_gpus(one) for phase in ("headline", "profiled") for one in rounds(schedule, phase)
+    ]
+    raw = dump({"arms": [arm, arm], "rest": [0] * 38_000})
+    parse(raw, "a half")
+    # as evidence of the second half it travels in base64
+    assert len(base64.b64encode(raw)) < MAX_FRAME * 3 // 4

@@ -14,6 +14,7 @@ import pytest
 
 from pp4.clock import SystemClock
 from pp4.config import SWITCHES, child_environment
+from pp4.engine.adapters.handshake import Agreed
 from pp4.engine.measured.program import Program
 from pp4.engine.measured.targets import Sized
 from pp4.engine.patience import Patience
@@ -58,6 +59,7 @@ def test_what_is_prepared_is_said(workers):
     with Arm(workers.pair) as arm:
         found = Prepared(**arm.prepare())
     assert found.target_sha256 == digest_of(Path(workers.pair["target"])).sha256
+    assert found.drafter_sha256 == digest_of(Path(workers.pair["drafter"])).sha256
     assert (found.prompts, found.vocab, found.device) == (len(PROMPTS), VOCAB, "CPU")
     # a block fits behind the longest prompt and all of its new tokens but the last
     assert found.context == LONGEST + NEW_TOKENS - 1 + DEPTH
@@ -369,6 +371,16 @@ def test_logits_that_are_none_refuse_the_round_and_name_it(arm, monkeypatch):
     monkeypatch.undo()
     assert arm.look().counters["finished"] == str(SLOTS)
     assert arm.refused("round", **question(2)) == refusal
+
+
+def test_an_arm_that_is_on_is_not_measured_with_greedy_drafts(arm, monkeypatch):
+    """A worker answers what it is asked; nothing else than the mode of its drafts tells them."""
+    monkeypatch.setattr(Agreed, "asked_temperature", lambda self, temperature: 0.0)
+    arm.ask("round", **question(0))
+    refusal = arm.refused("round", **question(0, "0.7"))
+    assert refusal["code"] == Code.BAD_PROPOSAL
+    assert refusal["where"] == "round headline 0, B 3, T 0.7: drafts"
+    assert refusal["found"].endswith("rows DELTA")
 
 
 def test_an_error_of_our_own_refuses_the_round_and_every_later_one(arm, monkeypatch):
