@@ -25,7 +25,7 @@ from tests.unit.engine.measured.arms import write_pair
 from tests.unit.processes import halt
 
 TINY = REHEARSED.model_copy(update={"batches": (2,), "new_tokens": 4, "headline": 2, "profiled": 1})
-BLOCK_S = 5.0
+BLOCK_S = 3.0
 """After which a worker gives a rank up that does not answer; a block takes a part of a second."""
 
 

@@ -86,6 +86,7 @@ class Program:
 
     def close(self) -> None:
         """Let go of the worker and of what is looked at."""
+        gc.unfreeze()
         if self._drafts is not None:
             self._drafts.disconnect()
         self._own.close()
@@ -140,6 +141,9 @@ class Program:
             raise
         self._drafts, self._sampled = drafts, asked.sampled
         self._engine = Engine(pair.target, drafts, clock=self._clock)
+        # what is there by now stays: a collection before and after each round looks at the rest
+        gc.collect()
+        gc.freeze()
         return {}
 
     def _round(self, asked: RunRound) -> dict[str, Any]:
