@@ -25,8 +25,6 @@ OTHERS = {
     *("python", "rm", "ssh", "unset"),
 }
 """Other programs that refusals and pages send people to."""
-COMING = "measure"
-"""A command that admission sends people to, and that comes with the measurements."""
 _AT_ONCE = {"--install-completion", "--show-completion"}
 _IN_FRONT = {"sudo", "env"}
 _ENDS = {";", "&", "&&", "|", "||", "(", ")"}
@@ -85,8 +83,6 @@ def _wrong(words):
     if arguments and arguments[-1] in _AT_ONCE:
         # these act while they are parsed, on the files of whoever runs the tests
         arguments = arguments[:-1] or ["--help"]
-    if arguments[:1] == [COMING] and COMING not in _parser().commands:
-        return ""
     silent = io.StringIO()
     with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
         call = Call(load_settings({}), Console(color=False))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pp4.cli import holds
+from pp4.cli import completing, holds
 from pp4.cli.call import AsJson, Call, call_of
 from pp4.errors import Code, Exit, Refusal, UsageError
 
@@ -28,14 +28,27 @@ Hold = Annotated[
         "--hold",
         metavar="FILE|local",
         help="Two GPUs of the host that a HOLD file names, or of this machine ('local').",
+        autocompletion=completing.hold_files,
     ),
 ]
-Solo = Annotated[Path | None, typer.Option(help="Solo receipt that the gates have to match.")]
+Solo = Annotated[
+    Path | None,
+    typer.Option(
+        help="Solo receipt that the gates have to match.", autocompletion=completing.receipts
+    ),
+]
 WholeWorker = Annotated[
-    Path | None, typer.Option(help="Receipt of a solo worker whose outputs the pair's has to give.")
+    Path | None,
+    typer.Option(
+        help="Receipt of a solo worker whose outputs the pair's has to give.",
+        autocompletion=completing.receipts,
+    ),
 ]
 BudgetFile = Annotated[
-    Path | None, typer.Option("--budget", help="Receipt of 'pp4 measure budget'.")
+    Path | None,
+    typer.Option(
+        "--budget", help="Receipt of 'pp4 measure budget'.", autocompletion=completing.receipts
+    ),
 ]
 Out = Annotated[
     Path | None,
@@ -82,7 +95,11 @@ def measure_b2a2(
     context: typer.Context,
     hold: Hold = None,
     first: Annotated[
-        Path | None, typer.Option(help="Receipt of the first half; its tombstone lies beside it.")
+        Path | None,
+        typer.Option(
+            help="Receipt of the first half; its tombstone lies beside it.",
+            autocompletion=completing.receipts,
+        ),
     ] = None,
     solo: Solo = None,
     whole_worker: WholeWorker = None,
@@ -99,8 +116,18 @@ def measure_b2a2(
 @measure.command("summary")
 def measure_summary(
     context: typer.Context,
-    first: Annotated[Path, typer.Argument(metavar="A1B1", help="Receipt of the first half.")],
-    second: Annotated[Path, typer.Argument(metavar="B2A2", help="Receipt of the second half.")],
+    first: Annotated[
+        Path,
+        typer.Argument(
+            metavar="A1B1", help="Receipt of the first half.", autocompletion=completing.receipts
+        ),
+    ],
+    second: Annotated[
+        Path,
+        typer.Argument(
+            metavar="B2A2", help="Receipt of the second half.", autocompletion=completing.receipts
+        ),
+    ],
     as_json: AsJson = False,
 ) -> int:
     """Compute the summary of two halves anew, and hold the stored one against it."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pp4.cli import completing
 from pp4.cli.call import AsJson, call_of
 from pp4.errors import Exit
 
@@ -21,6 +22,7 @@ def table(
         typer.Argument(
             metavar="[PLACE...]",
             help="Receipts, or directories of them; those kept on this machine otherwise.",
+            autocompletion=completing.receipts,
         ),
     ] = None,
     as_json: AsJson = False,
@@ -47,6 +49,7 @@ def tree(
         typer.Argument(
             metavar="PLACE...",
             help="Receipts whose evidence is asked for, and directories in which it is looked for.",
+            autocompletion=completing.receipts,
         ),
     ],
     as_json: AsJson = False,
@@ -70,7 +73,10 @@ def tree(
 @receipts.command("export")
 def export(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The receipt.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="The receipt.", autocompletion=completing.receipts),
+    ],
     out: Annotated[Path, typer.Option(help="File for the copy; it must not exist.")],
     redact: Annotated[
         bool,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pp4.cli import completing
 from pp4.cli.call import AsJson, call_of
 from pp4.errors import Exit
 
@@ -20,7 +21,11 @@ def report(
     context: typer.Context,
     receipts: Annotated[
         list[Path],
-        typer.Argument(metavar="RECEIPT...", help="Receipts of any kind, and their evidence."),
+        typer.Argument(
+            metavar="RECEIPT...",
+            help="Receipts of any kind, and their evidence.",
+            autocompletion=completing.receipts,
+        ),
     ],
     html: Annotated[
         Path | None,

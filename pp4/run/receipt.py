@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from pp4.errors import Code, Exit, Refusal, RefusedError
+from pp4.errors import Code, Exit, Refusal, RefusedError, reason_of
 from pp4.hold.open import OpenHold
 from pp4.hold.processes import boot_id
 from pp4.receipts.build import build
@@ -84,7 +84,9 @@ def room(out: Path) -> Iterator[None]:
                 link.unlink()
         except OSError as error:
             raise RefusedError(
-                Refusal(Code.UNWRITABLE, str(out), "a directory that takes a receipt", str(error))
+                Refusal(
+                    Code.UNWRITABLE, str(out), "a directory that takes a receipt", reason_of(error)
+                )
             ) from error
         yield
     except BaseException:

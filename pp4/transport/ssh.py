@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import paramiko
 
 from pp4.clock import Deadline
-from pp4.errors import Code, Refusal, RefusedError, TimedOutError
+from pp4.errors import Code, Refusal, RefusedError, TimedOutError, reason_of
 from pp4.receipts.canonical import shown
 from pp4.transport.attempt import bounded
 from pp4.transport.drained import DrainedStream, checked_argv
@@ -107,7 +107,7 @@ class SshHost:
         except LOST as error:
             if self._outlived():
                 raise unwritable(where, "the SFTP server ended in the middle") from error
-            raise lost(where, shown(str(error) or repr(error))) from error
+            raise lost(where, shown(reason_of(error) or repr(error))) from error
         finally:
             abandon(channel)
 

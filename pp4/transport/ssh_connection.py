@@ -12,7 +12,7 @@ import paramiko
 from paramiko.common import MSG_NEWKEYS
 
 from pp4.clock import Deadline
-from pp4.errors import Code, Refusal, RefusedError, TimedOutError
+from pp4.errors import Code, Refusal, RefusedError, TimedOutError, reason_of
 from pp4.receipts.canonical import shown
 from pp4.transport.attempt import bounded
 from pp4.transport.ssh_address import (
@@ -173,7 +173,9 @@ class _Opening:
             raise
         # paramiko hands on whatever its thread stumbled over in what the other side sent
         except Exception as error:
-            raise self.unreachable(f"no SSH server: {shown(str(error) or repr(error))}") from error
+            raise self.unreachable(
+                f"no SSH server: {shown(reason_of(error) or repr(error))}"
+            ) from error
         return transport
 
     def _socket(self, where: SshAddress, below: Connection | None) -> Any:
@@ -189,7 +191,7 @@ class _Opening:
                 "direct-tcpip", target, ("127.0.0.1", 0), timeout=left
             )
         except (OSError, UnicodeError) as error:
-            raise self.unreachable(str(error) or repr(error)) from error
+            raise self.unreachable(reason_of(error) or repr(error)) from error
         except (paramiko.SSHException, EOFError) as error:
             found = error.text if isinstance(error, paramiko.ChannelException) else error
             raise self.unreachable(f"the jump host says: {shown(str(found))}") from error

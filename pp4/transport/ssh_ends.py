@@ -10,7 +10,7 @@ from typing import Any
 import paramiko
 
 from pp4.clock import Deadline
-from pp4.errors import TimedOutError
+from pp4.errors import TimedOutError, reason_of
 from pp4.receipts.canonical import shown
 from pp4.transport.attempt import bounded
 from pp4.transport.output import Errors, Output, lost
@@ -64,7 +64,7 @@ def _pump(receive: Callable[[int], bytes], feed: Callable[[bytes], None]) -> str
         while data := receive(_READ):
             feed(data)
     except LOST as error:
-        return shown(str(error) or repr(error))
+        return shown(reason_of(error) or repr(error))
     return None
 
 
@@ -85,7 +85,7 @@ class ChannelEnds:
         try:
             bounded(lambda: self._send(data, where), deadline, where, left="a part of it was sent")
         except LOST as error:
-            raise lost(where, shown(str(error) or repr(error))) from error
+            raise lost(where, shown(reason_of(error) or repr(error))) from error
         except TimedOutError:
             # the piece that waits may still go, and nothing after it
             self._given_up = True
@@ -106,7 +106,7 @@ class ChannelEnds:
         try:
             bounded(self._channel.shutdown_write, deadline, where, left="the program may still run")
         except LOST as error:
-            raise lost(where, shown(str(error) or repr(error))) from error
+            raise lost(where, shown(reason_of(error) or repr(error))) from error
 
     def exit_status(self, deadline: Deadline) -> int | None:
         """Ask until the host has said it: waiting for it with paramiko may never end."""

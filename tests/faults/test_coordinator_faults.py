@@ -13,6 +13,27 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LONG = 180.0
 
+# The command with a few arms of its plan: what comes before them would take half a minute.  A
+# small kernel compiles faster.
+COMMAND = """
+import sys
+from dataclasses import replace
+from functools import partial
+from pp4.cli import main
+from pp4.qualify import rehearsal
+from pp4.wire.facts import Shape
+
+out, *arms = sys.argv[1:]
+rehearsal.REHEARSED = tuple(
+    replace(gate, arms=tuple(arm for arm in gate.arms if arm.step.name in arms))
+    for gate in rehearsal.REHEARSED
+)
+small = Shape(vocab=64, split=32, tile=32, rank_dim=1)
+settings = replace(rehearsal.REHEARSAL, shape=small)
+rehearsal.rehearse = partial(rehearsal.rehearse, settings=settings)
+sys.exit(main(["pair-qualify", "--dry-run", "--out", out]))
+"""
+
 
 def processes_of(mark):
     """Processes, zombies aside, whose arguments or environment hold a path; -> their pids."""
@@ -38,14 +59,20 @@ def within(condition, limit_s=LONG):
 
 
 class Rehearsal:
-    """The command, its progress line by line, and everything that it has started."""
+    """The command, its progress line by line, and everything that it has started.
 
-    def __init__(self, directory):
+    Args:
+        directory: where it runs.
+        arms: of its plan; those behind the first take longer than a test does.
+    """
+
+    def __init__(self, directory, arms):
+        self.first = arms[0]
         self.temp, self.out = directory / "temp", directory / "out"
         self.temp.mkdir()
         # whatever runs inside inherits this directory: that is how it is found again
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pp4", "pair-qualify", "--dry-run", "--out", str(self.out)],
+            [sys.executable, "-c", COMMAND, str(self.out), *arms],
             cwd=ROOT,
             env={**os.environ, "TMPDIR": str(self.temp)},
             stdin=subprocess.DEVNULL,
@@ -54,12 +81,13 @@ class Rehearsal:
             text=True,
         )
 
-    def reach(self, step):
-        """Read progress until a step has ended."""
+    def reach(self):
+        """Read progress until the first arm has ended, and wait for the pair of the second."""
         for line in self.process.stderr:
-            if line.startswith("[") and step in line:
+            if line.startswith("[") and self.first in line:
+                assert within(lambda: len(self.children()) >= 3)
                 return
-        pytest.fail(f"ended before {step}")
+        pytest.fail(f"ended before {self.first}")
 
     def children(self):
         """Pids of everything below the command."""
@@ -73,31 +101,41 @@ class Rehearsal:
 
 
 @pytest.fixture
-def rehearsal(tmp_path):
-    started = Rehearsal(tmp_path)
-    yield started
-    for pid in processes_of(started.temp):
-        os.kill(pid, signal.SIGKILL)
-    started.process.wait()
-    started.process.stdout.close()
-    started.process.stderr.close()
+def rehearse(tmp_path):
+    """Starts the command with some arms; ends whatever is left of it."""
+    started = []
+
+    def start(arms):
+        started.append(Rehearsal(tmp_path, arms))
+        return started[-1]
+
+    yield start
+    for one in started:
+        for pid in processes_of(one.temp):
+            os.kill(pid, signal.SIGKILL)
+        one.process.wait()
+        one.process.stdout.close()
+        one.process.stderr.close()
 
 
 # while ranks exchange patterns, while they compile, while they run blocks
-PLACES = {"pattern": "gate-0/wrong-device", "compiling": "gate-1/unprimed-capture"}
-BLOCKS = "gate-1/late-compilation"
+COMPILING = ("gate-0/devices", "gate-1/unprimed-capture", "gate-1/both-primed-before-launch")
+PATTERNS = ("gate-0/wrong-device", "gate-0/data-pattern", *COMPILING[1:])
+BLOCKS = (
+    COMPILING[-1],
+    "gate-2/pair-equals-reference",
+    "gate-2/ties",
+    "gate-3/replay-equals-eager",
+)
 
 
 @pytest.mark.parametrize(
-    ("number", "exit_code", "step"),
-    [
-        (signal.SIGINT, 130, PLACES["pattern"]),
-        (signal.SIGTERM, 143, PLACES["compiling"]),
-    ],
+    ("number", "exit_code", "arms"),
+    [(signal.SIGINT, 130, PATTERNS), (signal.SIGTERM, 143, COMPILING)],
 )
-def test_a_signal_ends_the_rehearsal_and_leaves_nothing(rehearsal, number, exit_code, step):
-    rehearsal.reach(step)
-    assert within(lambda: len(rehearsal.children()) >= 3)
+def test_a_signal_ends_the_rehearsal_and_leaves_nothing(rehearse, number, exit_code, arms):
+    rehearsal = rehearse(arms)
+    rehearsal.reach()
     rehearsal.process.send_signal(number)
     said = rehearsal.end()
     assert rehearsal.process.returncode == exit_code
@@ -108,9 +146,9 @@ def test_a_signal_ends_the_rehearsal_and_leaves_nothing(rehearsal, number, exit_
     assert not rehearsal.out.exists()
 
 
-def test_a_killed_coordinator_leaves_no_process(rehearsal):
-    rehearsal.reach(BLOCKS)
-    assert within(lambda: len(rehearsal.children()) >= 3)
+def test_a_killed_coordinator_leaves_no_process(rehearse):
+    rehearsal = rehearse(BLOCKS)
+    rehearsal.reach()
     rehearsal.process.kill()
     assert rehearsal.process.wait(LONG) == -signal.SIGKILL
     # far below every bound of a step: the end of the coordinator itself has to be what ends them
@@ -121,8 +159,9 @@ def test_a_killed_coordinator_leaves_no_process(rehearsal):
     assert (directory / "journal.jsonl").read_bytes().endswith(b"\n")
 
 
-def test_a_coordinator_killed_while_a_rank_compiles_leaves_no_compiler(rehearsal):
-    rehearsal.reach(PLACES["compiling"])
+def test_a_coordinator_killed_while_a_rank_compiles_leaves_no_compiler(rehearse):
+    rehearsal = rehearse(COMPILING)
+    rehearsal.reach()
     compilers = []
     assert within(lambda: compilers.extend(_compiling(rehearsal.children())) or compilers)
     for pid in compilers:

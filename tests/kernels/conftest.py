@@ -15,7 +15,7 @@ from filelock import FileLock
 from pp4.kernels import interpreting
 from tests.kernels import compiling, pairs
 
-interpreting.map_once()
+interpreting.repeat_nothing()
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ mapped = []
 plain = interpreter._patch_lang
 interpreter._patch_lang = lambda fn: (mapped.append(fn), plain(fn))[1]
 case = random_case(11, cached=(3, 4, 5))
-for change in (lambda: None, interpreting.map_once, interpreting.quicken):
+for change in (lambda: None, interpreting.repeat_nothing, interpreting.quicken):
     change()
     mapped.clear()
     _, outputs = solo(case)

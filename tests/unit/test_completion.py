@@ -72,6 +72,9 @@ def test_a_held_out_file_or_the_word_that_makes_one(offered, tmp_path, monkeypat
         *("pp4 verify-receipt ", "pp4 gate ", "pp4 status ", "pp4 fleet report "),
         *("pp4 fleet emit slurm ", "pp4 pair-qualify --solo ", "pp4 pair-qualify --whole-worker "),
         *("pp4 worker serve DIR --qualification ", "pp4 verify-receipt a.json "),
+        *("pp4 report ", "pp4 receipts table ", "pp4 receipts tree ", "pp4 receipts export "),
+        *("pp4 measure summary ", "pp4 measure summary a.json ", "pp4 measure A1B1 --budget "),
+        *("pp4 measure B2A2 --first ", "pp4 measure budget --solo "),
     ],
 )
 def test_receipts_and_directories_on_the_way_to_them(offered, tmp_path, monkeypatch, line):
@@ -103,13 +106,9 @@ def test_hold_files_and_this_machine(offered, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("hold.toml", "hold.json"):
         Path(name).touch()
-    for command in (
-        "pair-qualify",
-        "solo-qualify",
-        "hold status",
-        "hold close a",
-        "hold recover a",
-    ):
+    measured = ("measure budget", "measure A1B1", "measure B2A2")
+    held = ("hold status", "hold close a", "hold recover a")
+    for command in ("pair-qualify", "solo-qualify", *measured, *held):
         assert offered(f"pp4 {command} --hold ") == ["local", "hold.toml"]
 
 

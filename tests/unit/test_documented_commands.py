@@ -58,6 +58,7 @@ TOGETHER = {
         "pp4 gate RECEIPT": Exit.REFUSED,
     },
     "receipts": {
+        "pp4 receipts table": Exit.DONE,
         "pp4 verify-receipt --history receipts/*.json": Exit.DONE,
         "python -m pp4.receipts.archive receipts": Exit.DONE,
     },
@@ -100,6 +101,8 @@ ELSEWHERE = {
     'PYTHONPATH="$PWD" sh staged/start.sh --socket /tmp/pp4/socket': "test_readme_worker.py",
     "pp4 prepare launch/manifests/runner.toml --out DIR": "test_readme_walk.py",
     "pp4 pair-qualify --hold hold.toml": "test_operators_page.py",
+    "pp4 measure A1B1 --dry-run": "test_measure_rehearsal.py",
+    "pp4 report A1B1.json B2A2.json --html page.html": "report/test_console.py, of other receipts",
     "pp4 replay FILE": "test_readme_walk.py, of the mini pair",
     "pp4 replay heldout.safetensors": "replay/test_command.py, of a smaller file",
     "pp4 replay heldout.safetensors --part 4 --json": "replay/test_command.py",

@@ -18,7 +18,7 @@ from tests.unit.drafter.naive import Naive
 from tests.unit.drafter.running import features_of, weights_of
 
 # as the tests of kernels do: half of the time is mapping
-interpreting.map_once()
+interpreting.repeat_nothing()
 
 FUSED = replace(SMALL, head_dim=16)
 CONTEXT, SLOTS = 140, 4

@@ -17,7 +17,7 @@ from pp4.kernels import interpreting
 from tests.unit.engine.replay.cases import DOCUMENTS, DRAFTER, PLAN, TARGET, cut
 from tests.unit.engine.target import checkpoints
 
-interpreting.map_once()
+interpreting.repeat_nothing()
 
 
 @pytest.fixture(scope="session", autouse=True)
