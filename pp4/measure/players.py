@@ -123,7 +123,12 @@ class Players:
     def _round(self, planned: Planned) -> Round:
         """Decode one; a text that is another than the first arm's is no measurement."""
         self._require_time()
-        found = self._engine.round(planned)
+        try:
+            found = self._engine.round(planned)
+        except TimedOutError:
+            # a wait never outlasts the HOLD: then it is the HOLD that has ended it
+            self._require_time()
+            raise
         self._bench.texts.require(planned.phase, found)
         return found
 

@@ -349,6 +349,22 @@ def test_a_hold_that_is_over_begins_no_further_round(stage):
     assert answer.refusal["code"] == Code.DEADLINE
 
 
+@pytest.mark.parametrize(("seconds", "code"), [(100.0, Code.DEADLINE), (9.0, Code.STEP_TIMEOUT)])
+def test_a_round_without_an_answer_is_the_end_of_the_hold_only_where_that_is_over(
+    stage, seconds, code
+):
+    stage.deadline = Deadline.after(stage.clock, 100.0)
+
+    def late(_):
+        stage.clock.advance(seconds)
+        return TimedOutError(Refusal(Code.STEP_TIMEOUT, "engine", "an answer", "none"))
+
+    stage.plots["A1 engine round headline 1"] = late
+    answer = stage.measure()
+    assert of(answer) == [("A1", "partial")]
+    assert answer.refusal["code"] == code
+
+
 def test_an_arm_that_never_came_to_its_baseline_is_in_no_receipt(stage):
     late = TimedOutError(Refusal(Code.STEP_TIMEOUT, "engine", "an answer", "none"))
     stage.plots["B1 engine prepare"] = late
