@@ -55,6 +55,21 @@ def test_a_switch_is_set_in_arm_b_alone_and_for_its_own_program_alone(stage):
     }
 
 
+def test_each_engine_is_told_the_switch_of_its_arm_and_whose_memory_counts(stage):
+    asked = {}
+
+    def keep(arm):
+        return lambda given: asked.update({arm: given}) or {}
+
+    for arm in ("A1", "B1"):
+        stage.plots[f"{arm} engine connect"] = keep(arm)
+    stage.measure()
+    assert {arm: given["sampled"] for arm, given in asked.items()} == {"A1": False, "B1": True}
+    for arm, given in asked.items():
+        (owner,) = (pid for pid, label in stage.owned if label == f"worker-{arm.lower()}")
+        assert given["processes"] == {"worker": owner, "rank0": 41, "rank1": 42}
+
+
 def test_both_workers_are_told_the_same_but_for_names(stage):
     stage.measure()
     told = [stage.settings[name][0].encode() for name in ("worker-a1", "worker-b1")]

@@ -164,11 +164,9 @@ def test_the_drafter_is_the_one_that_was_qualified():
     assert found.expected == f"{reference.checkpoint_sha256}, as in whole_worker"
 
 
-def test_a_second_half_has_the_pair_of_the_first(tmp_path):
+def test_a_second_half_has_the_pair_of_the_first(stage):
     """The first one's journal names what its arms had loaded, and no other member does."""
-    stage = Stage(tmp_path)
     journal = stage.measure().members["journal"]
-    stage.journal.close()
     lines = tuple(JournalLine.model_validate_json(json.dumps(line)) for line in journal)
     first = read_model(samples.sample("measurement"), "first").model_copy(update={"journal": lines})
     facts = {name: PREPARED[name] for name in ("target_sha256", "drafter_sha256", "prompts_sha256")}
@@ -178,3 +176,29 @@ def test_a_second_half_has_the_pair_of_the_first(tmp_path):
             SameLoaded([first]).require("B2", "engine", {**facts, name: "0" * 64})
         assert caught.value.refusal.where == f"B2, engine, {name}"
         assert caught.value.refusal.expected.endswith(", as in A1")
+
+
+@pytest.fixture
+def stage(tmp_path):
+    made = Stage(tmp_path)
+    yield made
+    made.journal.close()
+
+
+def test_an_arm_is_not_begun_with_a_worker_that_the_evidence_is_not_about(stage):
+    other = [{**LIBRARIES[0].model_dump(), "sha256": "0" * 64}]
+    stage.admission.receipts = evidence(libraries=other).receipts
+    found = stage.measure()
+    assert (found.refusal["code"], found.arms) == (Code.EVIDENCE_MISMATCH, ())
+    assert found.refusal["where"] == "budget as budget, libraries"
+    assert "A1 engine connect" not in stage.transcript
+
+
+def test_an_engine_is_sent_to_no_other_worker_than_that_of_its_arm(stage):
+    stage.plots["A1 worker serve"] = stage.served("A1", socket="/another/a1.s")
+    found = stage.measure()
+    assert (found.refusal["code"], found.refusal["found"]) == (
+        Code.SUBJECT_MISMATCH,
+        "/another/a1.s",
+    )
+    assert "A1 engine connect" not in stage.transcript
