@@ -9,16 +9,17 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pp4.clock import SystemClock
 from pp4.config import SWITCHES, child_environment
 from pp4.engine.adapters.handshake import Agreed
-from pp4.engine.measured.program import Program
+from pp4.engine.measured.program import Program, _require_worker
 from pp4.engine.measured.targets import Sized
 from pp4.engine.patience import Patience
-from pp4.errors import Code
+from pp4.errors import BadInputError, Code
 from pp4.receipts.runs import Round
 from pp4.wire import Decoder, Request, encode
 from pp4.wire.measured import Prepared
@@ -227,6 +228,16 @@ def test_a_worker_without_room_is_refused(workers, changes, where):
             arm.ask("connect", **asked)
         else:
             assert arm.refused("connect", **asked)["where"] == where
+
+
+@pytest.mark.parametrize("lacks", ["context", "slots"])
+def test_a_worker_has_to_hold_every_request_of_the_largest_batch(lacks):
+    pair = SimpleNamespace(features=10, asked=SimpleNamespace(slots=10))
+    given = {"sampled": True, "context": 10, "slots": 10}
+    _require_worker(SimpleNamespace(**given), True, pair)
+    with pytest.raises(BadInputError) as caught:
+        _require_worker(SimpleNamespace(**{**given, lacks: 9}), True, pair)
+    assert caught.value.refusal.where == f"worker, {lacks}"
 
 
 def test_processes_that_are_none_are_refused(workers):
