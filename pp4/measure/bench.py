@@ -9,7 +9,7 @@ from typing import Literal
 
 from pp4.errors import Refusal
 from pp4.hold.open import OpenHold
-from pp4.measure.judging import SameText
+from pp4.measure.judging import SameLoaded, SameText
 from pp4.measure.programs import SWITCHED_ON, Limits, Places
 from pp4.measure.recorder import Recorder
 from pp4.measure.stopwatch import Stopwatch
@@ -33,6 +33,7 @@ class Bench:
         compiled: where compiled kernels are kept.
         words: what is said in the place of names of GPUs.
         texts: what the first arm has said at temperature 0.
+        loaded: what the arms before have loaded.
         watch: takes the time of every part.
         limits: of every arm.
     """
@@ -44,6 +45,7 @@ class Bench:
     compiled: Path
     words: Mapping[str, str]
     texts: SameText
+    loaded: SameLoaded
     watch: Stopwatch
     limits: Limits
 

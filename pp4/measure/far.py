@@ -21,7 +21,7 @@ from pp4.hold.program import run_step
 from pp4.measure.arms import run_arms
 from pp4.measure.bench import Bench, Ran
 from pp4.measure.budgeting import sampled_schedule
-from pp4.measure.judging import SameText
+from pp4.measure.judging import SameLoaded, SameText
 from pp4.measure.members import members
 from pp4.measure.programs import Limits, Places
 from pp4.measure.recorder import Recorder, Teller
@@ -99,6 +99,7 @@ def measure(
             compiled=compiled,
             words={} if report is None else words_for(report, gpus),
             texts=SameText(),
+            loaded=SameLoaded(hold.admission.receipts.values()),
             watch=watch,
             limits=limits,
         )

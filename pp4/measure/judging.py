@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from pp4.errors import Code, Refusal, WrongError
 from pp4.receipts.admission import Admission
@@ -11,12 +11,14 @@ from pp4.receipts.bindings import differences, facts_of, kernel_facts
 from pp4.receipts.envelope import Fact
 from pp4.receipts.gates import Kernel
 from pp4.receipts.growth import arm_verdict, heavier, more_failures, sloping
-from pp4.receipts.measurement_journal import loaded, other_models
-from pp4.receipts.runs import Measurement, Round, Snapshot
+from pp4.receipts.models import Receipt
+from pp4.receipts.runs import Measurement, Round, Snapshot, WholeWorker
 from pp4.wire.frozen import Served, Settled, TornDown
 
 Grown = Literal["failed_rounds_grew", "memory_grew"]
 PREFIX = "worker_"
+LOADING: Final = ("engine", "worker")
+"""Phases of an arm whose facts say what it has loaded."""
 
 
 def with_worker(snapshot: Snapshot, settled: Settled) -> Snapshot:
@@ -29,13 +31,21 @@ def with_worker(snapshot: Snapshot, settled: Settled) -> Snapshot:
     return snapshot.model_copy(update={"counters": {**snapshot.counters, **counted}})
 
 
-def require_sealed(served: Served, settled: Settled) -> None:
+def require_sealed(served: Served, settled: Settled, *, compiles: bool) -> None:
     """Refuse to time a worker that still compiles.
 
+    Args:
+        served: what it said when it began to serve.
+        settled: what it says now.
+        compiles: whether its ranks compile themselves, so that each has to say how often.
+
     Raises:
-        WrongError: ``COMPILED_AFTER_PRIMING``.
+        WrongError: ``COMPILED_AFTER_PRIMING``; ``INCOMPLETE``, a rank does not say.
     """
     counted = (*served.compilations, *settled.compilations)
+    if compiles and None in counted:
+        expected, found = "a count of compilations of each rank", "none: it was never sealed"
+        raise WrongError(Refusal(Code.INCOMPLETE, "worker", expected, found))
     if any(counted):
         found = f"{', '.join(map(str, counted))} at its start and now"
         expected = "no compilation on either rank since it was primed"
@@ -99,6 +109,68 @@ class SameText:
             raise WrongError(refusal)
 
 
+def require_switched(served: Served, *, on: bool) -> None:
+    """Refuse a worker on GPUs that has not loaded what its arm is about.
+
+    Args:
+        served: what it said.
+        on: whether its switch is on: both ranks have the sampled kernel then, and none has it else.
+
+    Raises:
+        WrongError: ``KERNELS_DIFFER``.
+    """
+    ranks = [one.rank for one in served.kernels]
+    wanted = [0, 1] if on else []
+    if ranks != wanted:
+        expected, found = (
+            f"the sampled kernel on {'ranks ' + ', '.join(map(str, some)) if some else 'no rank'}"
+            for some in (wanted, ranks)
+        )
+        raise WrongError(Refusal(Code.KERNELS_DIFFER, "worker", expected, found))
+
+
+class SameLoaded:
+    """Holds what every arm has loaded to the evidence, and to the arms before it.
+
+    Outputs at temperature 0 say nothing of the drafter, and a path does not say what lies there.
+
+    Args:
+        receipts: evidence; the arms of a first half are among the arms before.
+    """
+
+    def __init__(self, receipts: Iterable[Receipt]) -> None:
+        self._known: dict[tuple[str, str], tuple[Fact, str]] = {}
+        for receipt in receipts:
+            if isinstance(receipt, WholeWorker):
+                facts: Mapping[str, Fact] = {"drafter_sha256": receipt.checkpoint_sha256}
+                self.require("whole_worker", "engine", facts)
+            if isinstance(receipt, Measurement):
+                self._arms_of(receipt)
+
+    def _arms_of(self, half: Measurement) -> None:
+        for line in half.journal:
+            arm, _, phase = line.step.removeprefix("arm-").partition("/")
+            if line.step.startswith("arm-") and phase in LOADING and line.event == "end":
+                self.require(arm, phase, line.detail)
+
+    def require(self, who: str, phase: str, facts: Mapping[str, Fact]) -> None:
+        """Keep what was loaded, or refuse what is another than before.
+
+        Args:
+            who: has loaded it.
+            phase: in which.
+            facts: of the phase, as its end in the journal has them.
+
+        Raises:
+            WrongError: ``EVIDENCE_MISMATCH``.
+        """
+        for name, found in facts.items():
+            known, first = self._known.setdefault((phase, name), (found, who))
+            if known != found:
+                where, expected = f"{who}, {phase}, {name}", f"{known}, as in {first}"
+                raise WrongError(Refusal(Code.EVIDENCE_MISMATCH, where, expected, str(found)))
+
+
 def require_bound(
     admission: Admission, kernels: Sequence[Kernel], libraries: Mapping[str, str]
 ) -> None:
@@ -119,22 +191,6 @@ def require_bound(
             for found in differences(name, stated[name], mine):
                 refusal = Refusal(Code.EVIDENCE_MISMATCH, f"{label}, {name}", "as loaded", found)
                 raise WrongError(refusal)
-
-
-def require_models(admission: Admission, found: Mapping[str, Fact]) -> None:
-    """Refuse target and prompts that are others than the first half's: nothing could be summed up.
-
-    Args:
-        admission: with the first half among its evidence, for the second one.
-        found: what the engine has loaded, as the journal has it.
-
-    Raises:
-        WrongError: ``EVIDENCE_MISMATCH``.
-    """
-    for receipt in admission.receipts.values():
-        if isinstance(receipt, Measurement) and (other := other_models([*loaded(receipt), found])):
-            where, expected = "engine", "target and prompts as in the first half"
-            raise WrongError(Refusal(Code.EVIDENCE_MISMATCH, where, expected, other))
 
 
 def require_dead(served: Served, ended: TornDown) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pp4.errors import Code, Pp4Error, Refusal, WrongError
+from pp4.errors import Pp4Error
 from pp4.hold.open import OpenHold
 from pp4.receipts.hardware_checks import WORKER_BIAS, WORKER_PAIR
 from pp4.run import gpu_members
@@ -21,30 +21,20 @@ def kernels_of(served: Served) -> list[dict[str, object]]:
 
 
 def libraries_of(served: Sequence[Served]) -> list[dict[str, object]]:
-    """What any of the workers has mapped.
-
-    Raises:
-        WrongError: ``LIBRARY_CHANGED``, two of them have mapped two of one name.
-    """
-    rows = [one.model_dump() for each in served for one in each.libraries]
-    return _once(rows, ("name",), Code.LIBRARY_CHANGED)
+    """What any of the workers has mapped."""
+    return _once([one.model_dump() for each in served for one in each.libraries], ("name",))
 
 
 def _kernels(served: Sequence[Served]) -> list[dict[str, object]]:
     rows = [row for each in served for row in kernels_of(each)]
-    return _once(rows, ("name", "rank", "target"), Code.KERNELS_DIFFER)
+    return _once(rows, ("name", "rank", "target"))
 
 
-def _once(
-    rows: Sequence[dict[str, object]], names: Sequence[str], code: Code
-) -> list[dict[str, object]]:
-    """Each row once; two that have the same names have to be the same."""
+def _once(rows: Sequence[dict[str, object]], names: Sequence[str]) -> list[dict[str, object]]:
+    """Each row once; of arms that have loaded different things the second was never begun."""
     found: dict[tuple[object, ...], dict[str, object]] = {}
     for row in rows:
-        known = found.setdefault(tuple(row[name] for name in names), row)
-        if known != row:
-            what = " ".join(str(row[name]) for name in names)
-            raise WrongError(Refusal(code, what, f"the same in both arms: {known}", str(row)))
+        found.setdefault(tuple(row[name] for name in names), row)
     return list(found.values())
 
 
@@ -57,9 +47,6 @@ def members(
         hold: under which the arms ran.
         served: what their workers said; of what none of them has loaded nothing is said.
         report: the GPUs as they were before; None in a rehearsal, which looks at none.
-
-    Raises:
-        WrongError: the workers of the arms have loaded different things under one name.
     """
     common: dict[str, object] = {"hold": hold_of(hold), "private": private_of_host()}
     for name, rows in (("kernels", _kernels(served)), ("libraries", libraries_of(served))):

@@ -14,13 +14,14 @@ from pp4.measure.judging import (
     grown,
     require_bound,
     require_dead,
-    require_models,
     require_sealed,
+    require_switched,
     with_worker,
 )
 from pp4.measure.members import kernels_of
-from pp4.measure.programs import Decoder, start_worker, worker_settings
+from pp4.measure.programs import SWITCHED_ON, Decoder, start_worker, worker_settings
 from pp4.measure.schedule import Phase, Planned, Timed, rounds
+from pp4.receipts.bindings import kernel_facts
 from pp4.receipts.envelope import Fact
 from pp4.receipts.gates import Kernel
 from pp4.receipts.runs import Round, Snapshot
@@ -55,11 +56,12 @@ class Players:
             stack.callback(bench.hold.stop, self._engine.channel)
             prepared = self._engine.prepare(bench.places, bench.schedule)
             facts |= _facts_of(prepared)
-            require_models(bench.hold.admission, facts)
+            bench.loaded.require(ran.arm, "engine", facts)
         with self._phase("worker") as facts, bench.watch.part(budgeting.WORKER):
             self._worker, self._served = self._serve(prepared.context, stack)
             ran.served = self._served
             facts |= {f"version.{name}": text for name, text in self._served.versions.items()}
+            bench.loaded.require(ran.arm, "worker", facts)
         with self._phase("connection"):
             self._engine.connect(self._served, self._worker.channel.pid)
         self._labels = {one.label for one in bench.hold.running()}
@@ -83,10 +85,18 @@ class Players:
         stack.callback(bench.hold.stop, server.channel)
         served = server.serve()
         require_socket(served, settings)
+        self._require_loaded(served)
+        return server, served
+
+    def _require_loaded(self, served: Served) -> None:
+        bench, arm = self._bench, self._ran.arm
+        if bench.hold.gpus:
+            require_switched(served, on=SWITCHED_ON[arm])
         kernels = [Kernel.model_validate(row) for row in kernels_of(served)]
         libraries = {one.name: one.sha256 for one in served.libraries}
         require_bound(bench.hold.admission, kernels, libraries)
-        return server, served
+        bench.loaded.require(arm, "kernels", kernel_facts(kernels))
+        bench.loaded.require(arm, "libraries", libraries)
 
     # -- rounds -----------------------------------------------------------------------------
 
@@ -113,7 +123,12 @@ class Players:
     def _round(self, planned: Planned) -> Round:
         """Decode one; a text that is another than the first arm's is no measurement."""
         self._require_time()
-        found = self._engine.round(planned)
+        try:
+            found = self._engine.round(planned)
+        except TimedOutError:
+            # a wait never outlasts the HOLD: then it is the HOLD that has ended it
+            self._require_time()
+            raise
         self._bench.texts.require(planned.phase, found)
         return found
 
@@ -161,7 +176,7 @@ class Players:
             settled = self._worker.settle()
         except WrongError as error:
             return snapshot, error
-        require_sealed(self._served, settled)
+        require_sealed(self._served, settled, compiles=bool(self._bench.hold.gpus))
         return with_worker(snapshot, settled), None
 
     # -- the end ----------------------------------------------------------------------------
@@ -182,6 +197,7 @@ def _facts_of(prepared: Prepared) -> dict[str, Fact]:
     """What was loaded, for the journal: no other member of a receipt has a place for it."""
     facts: dict[str, Fact] = {
         "target_sha256": prepared.target_sha256,
+        "drafter_sha256": prepared.drafter_sha256,
         "prompts_sha256": prepared.prompts_sha256,
         "prompts": prepared.prompts,
         "vocab": prepared.vocab,

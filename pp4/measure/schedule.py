@@ -23,8 +23,11 @@ TIMED: Final[tuple[Timed, ...]] = ("headline", "profiled")
 GREEDY: Final = "0"
 DEPTH: Final = 5
 _WHERE: Final = "[model] of the HOLD file"
-_MOST_ROUNDS: Final = 1000
-"""Of an arm: both arms of a half have to fit into one answer of its step, about 3 KB a round."""
+_MOST_VALUES: Final = 210_000
+"""Of an arm's rounds: both arms of a half have to fit into one receipt, and as evidence of the
+second half into one frame."""
+_OF_ROUND: Final = 50
+"""Values of a round but for the parts of its steps: on GPUs about 45."""
 
 STANDARD: Final = Schedule(
     batches=(1, 8, 32),
@@ -171,7 +174,7 @@ def from_model(model: Model | None) -> Schedule:
 
     Raises:
         RefusedError: ``BAD_HOLD_FILE``, the depth is not 5, the cell of the primary endpoint is
-            not among those that are measured, or there are more rounds than one answer holds.
+            not among those that are measured, or there are more rounds than a receipt holds.
     """
     if model is None:
         return STANDARD
@@ -187,11 +190,21 @@ def from_model(model: Model | None) -> Schedule:
         raise _refused("temperatures", f"{ENDPOINT.temperature} among them: {_DECLARED}", found)
     chosen = {"batches": model.batch_sizes, "temperatures": temperatures}
     schedule = STANDARD.model_copy(update=chosen)
-    total = sum(len(rounds(schedule, phase)) for phase in TIMED)
-    if total > _MOST_ROUNDS:
-        expected = f"so few of both that an arm has at most {_MOST_ROUNDS} timed rounds"
-        raise _refused("batch_sizes and temperatures", expected, f"{total} rounds")
+    most = most_values(schedule)
+    if most > _MOST_VALUES:
+        expected = f"so few of both that an arm's rounds have at most {_MOST_VALUES} values"
+        found = f"{len(cells(schedule))} cells, up to {most} values"
+        raise _refused("batch_sizes and temperatures", expected, found)
     return schedule
+
+
+def most_values(schedule: Schedule) -> int:
+    """How many values the timed rounds of an arm have at most, each step with one new token."""
+    of_phase = {"headline": 1, "profiled": 3}
+    return sum(
+        len(rounds(schedule, phase)) * (_OF_ROUND + of_phase[phase] * schedule.new_tokens)
+        for phase in TIMED
+    )
 
 
 _DECLARED: Final = "the primary endpoint is declared before anything is measured"

@@ -26,8 +26,8 @@ class Prepare(Model):
 
     Attributes:
         target: directory of the target's checkpoint.
-        drafter: directory of the drafter's checkpoint, of which only the config is read: it says
-            which layers of the target are the features.
+        drafter: directory of the drafter's checkpoint; its config says which layers of the target
+            are the features, and the rest is read for its digest alone.
         prompts: file of JSON lines, each the token ids of one prompt.
         gpus: UUIDs of the pair, rank 0 first; the target runs on rank 0's.  None of them means
             that it runs on the CPU, and that no GPU is looked at.
@@ -52,6 +52,7 @@ class Prepared(Model):
 
     Attributes:
         target_sha256: of the checkpoint, as a drafter's is made (names and digests of its files).
+        drafter_sha256: of the checkpoint that the arm's worker is told to load.
         prompts_sha256: of the file.
         prompts: how many.
         vocab: of the target.
@@ -61,6 +62,7 @@ class Prepared(Model):
     """
 
     target_sha256: Sha256
+    drafter_sha256: Sha256
     prompts_sha256: Sha256
     prompts: Size
     vocab: Size

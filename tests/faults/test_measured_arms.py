@@ -1,10 +1,7 @@
-"""A half with a real worker and a real engine on a CPU, and what is left when part of one dies."""
+"""A half with a real worker and engine on a CPU, and what is left when a rank stands still."""
 
 import json
-import os
-import signal
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -24,16 +21,11 @@ from pp4.receipts.runs import MeasuredArm
 from pp4.transport.local import LocalTransport
 from pp4.wire.facts import read
 from pp4.wire.measuring import Measure, Measured, Pair
-from tests.unit.processes import within
+from tests.unit.engine.measured.arms import write_pair
+from tests.unit.processes import halt
 
-MINI = Path(__file__).parents[2] / "examples" / "mini"
-PAIR = Pair(
-    target=str(MINI / "target"),
-    drafter=str(MINI / "drafter"),
-    prompts=str(MINI / "prompts.jsonl"),
-)
 TINY = REHEARSED.model_copy(update={"batches": (2,), "new_tokens": 4, "headline": 2, "profiled": 1})
-BLOCK_S = 8.0
+BLOCK_S = 3.0
 """After which a worker gives a rank up that does not answer; a block takes a part of a second."""
 
 
@@ -76,11 +68,11 @@ class Half:
     alive: list
 
 
-def measured(directory, work, watcher=None):
+def measured(directory, work, watcher):
     """Run a half in a rehearsal HOLD of this process."""
     admitted = admit(Command.REHEARSAL, [], Subject(source_digest="0" * 64))
-    watcher = watcher or Watcher()
-    asked = Measure(work=work, command="pp4 measure --dry-run", pair=PAIR, schedule=TINY)
+    pair = Pair(**write_pair(directory))
+    asked = Measure(work=work, command="pp4 measure --dry-run", pair=pair, schedule=TINY)
     with open_rehearsal(admitted, LocalTransport(), SystemClock(), directory) as hold:
         watcher.hold = hold
         compiled, limits = hold.directory / "compiled", Limits(block_s=BLOCK_S)
@@ -95,24 +87,21 @@ def measured(directory, work, watcher=None):
 def half(tmp_path_factory):
     """B2 and A2, started by somebody in whose shell both switches are on.
 
-    The worker of A2 is killed after the first of its profiled rounds.
+    A rank of A2 is stopped after the first of its profiled rounds.
     """
-    watcher = Watcher(after=("A2", "profiled", 0), do=kill("worker-a2", signal.SIGKILL))
+    watcher = Watcher(after=("A2", "profiled", 0), do=stop("worker-a2-rank-1"))
     with pytest.MonkeyPatch.context() as patch:
         for name in SWITCHES:
             patch.setenv(name, "1")
         return measured(tmp_path_factory.mktemp("half"), "B2A2", watcher)
 
 
-def kill(label, number):
-    """Send a signal to the process of a label."""
+def stop(label):
+    """Stop the process of a label."""
 
     def do(hold):
         (pid,) = (one.pid for one in hold.running() if one.label == label)
-        os.kill(pid, number)
-        if number == signal.SIGKILL:
-            # it is dead for certain when the arm goes on
-            assert within(lambda: all(one.label != label for one in hold.running()))
+        halt(pid)
 
     return do
 
@@ -136,25 +125,31 @@ def test_the_first_arm_is_complete_with_every_round_of_the_schedule(half):
     assert arm_verdict(on.snapshots, on.rounds) == "complete"
 
 
-def test_a_worker_that_is_killed_ends_the_arm_after_that_round(half):
+def test_a_rank_that_stands_still_ends_the_arm_and_goes_with_it(half):
+    """Its worker gives the rank up and ends both; the rows of that round lack their drafts."""
     _, off = arms_of(half)
-    assert half.answer.refusal["code"] == Code.RANK_DIED
-    assert "worker-a2" in half.answer.refusal["found"]
+    # ranks that are gone are seen after a round, rows without drafts in a snapshot
+    ended = (off.verdict, half.answer.refusal["code"])
+    assert ended in (("partial", Code.RANK_DIED), ("failed_rounds_grew", Code.FAILED_ROUNDS))
     found = [(one.phase, one.index) for one in off.rounds]
-    assert found == [*(("headline", index) for index in range(4)), ("profiled", 0)]
-    assert [one.label for one in off.snapshots] == ["baseline", "headline"]
+    assert found == [*(("headline", index) for index in range(4)), ("profiled", 0), ("profiled", 1)]
+    *_, before, hit = off.rounds
+    assert len(before.draft_ns) <= before.drafted
+    # it waited for its worker, and then went on without it
+    assert max(hit.draft_ns) > BLOCK_S / 2 * 1e9
+    assert hit.drafted < hit.batch * len(hit.draft_ns)
     assert half.alive == []
 
 
 def test_both_arms_say_the_same_at_temperature_0_and_are_drafted_throughout(half):
     on, off = arms_of(half)
     pairs = list(zip(on.rounds, off.rounds, strict=False))
-    assert len(pairs) == 5
+    assert len(pairs) == 6
     same = [one.outputs_sha256 == other.outputs_sha256 for one, other in pairs]
     assert all(same[place] for place, (one, _) in enumerate(pairs) if one.temperature == "0")
     # what is sampled is drawn otherwise, or both arms would have run the same
     assert not all(same)
-    assert all(one.drafted > 0 for pair in pairs for one in pair)
+    assert all(one.drafted > 0 for pair in pairs[:-1] for one in pair)
 
 
 def test_only_the_arm_that_is_on_has_drawn_anything(half):
@@ -173,8 +168,7 @@ def test_engine_and_worker_count_the_same_in_every_snapshot(half):
     assert on.snapshots[-1].counters["worker_disconnects"] == "1"
 
 
-def recorded(half):
-    """What was told and what is on the disk is what is answered."""
+def test_what_was_told_lies_on_the_disk_and_is_what_is_answered(half):
     for arm in half.answer.arms:
         found = [one for one in half.items if one["arm"] == arm["arm"]]
         assert [one["round"] for one in found if one.get("round")] == arm["rounds"]
@@ -183,26 +177,3 @@ def recorded(half):
         for event, name in (("round", "rounds"), ("snapshot", "snapshots")):
             kept = [line["detail"] for line in lines if line["event"] == event]
             assert dump(kept) == dump(arm[name])
-
-
-def test_what_was_told_lies_on_the_disk_and_is_what_is_answered(half):
-    recorded(half)
-
-
-def test_a_rank_that_stands_still_ends_the_arm_and_goes_with_it(tmp_path):
-    """Its worker gives the rank up and ends both; the rows of that round lack their drafts."""
-    stop = kill("worker-b2-rank-1", signal.SIGSTOP)
-    half = measured(tmp_path, "B2A2", Watcher(after=("B2", "headline", 0), do=stop))
-    (arm,) = arms_of(half)
-    # ranks that are gone are seen after a round, rows without drafts in a snapshot
-    ended = (arm.verdict, half.answer.refusal["code"])
-    assert ended in (("partial", Code.RANK_DIED), ("failed_rounds_grew", Code.FAILED_ROUNDS))
-    before, hit, *_ = arm.rounds
-    assert (before.index, hit.index) == (0, 1)
-    assert len(before.draft_ns) <= before.drafted
-    # it waited for its worker, and then went on without it
-    assert max(hit.draft_ns) > BLOCK_S / 2 * 1e9
-    assert hit.drafted < hit.batch * len(hit.draft_ns)
-    recorded(half)
-    assert half.alive == []
-    assert not any(item["arm"] == "A2" for item in half.items)

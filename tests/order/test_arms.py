@@ -3,6 +3,7 @@
 import pytest
 
 from pp4.measure.schedule import rounds
+from pp4.receipts.digests import tree_digest
 from tests.unit.measure.stage import SMALL, Stage
 
 
@@ -98,6 +99,8 @@ def test_the_journal_of_the_hold_says_the_order_of_arms_and_phases(stage, work, 
     # and the answer brings it along, so that it will be in the receipt
     inside = [line for line in answer.members["journal"] if line["step"].startswith("arm-")]
     assert [(line["step"][4:], line["event"]) for line in inside] == wanted
+    sealed = [line["detail"]["sha256"] for line in inside if line["event"] == "snapshot"]
+    assert sealed == [tree_digest(one) for arm in answer.arms for one in arm["snapshots"]]
 
 
 def test_an_arm_is_warm_and_greedy_before_its_baseline_and_timed_only_after_it(stage):

@@ -15,9 +15,10 @@ from pp4.clock import NS_PER_S, Clock, Deadline
 from pp4.engine.decoding import Engine
 from pp4.engine.requests import Request
 from pp4.engine.steps import StepFacts
-from pp4.errors import Code, Refusal, TimedOutError
+from pp4.errors import Code, Refusal, TimedOutError, WrongError
 from pp4.receipts.envelope import Facts
 from pp4.receipts.runs import Round
+from pp4.verifier.units import Mode
 from pp4.wire.measured import RunRound
 
 
@@ -120,6 +121,30 @@ def decode(
     if deadline.expired():
         raise _late(deadline, steps, f"{len(found)} of {len(numbers)} requests")
     return Decoded(tuple(found[number] for number in numbers), tuple(steps), ended - began)
+
+
+def require_drawn(decoded: Decoded, temperature: float, sampled: bool) -> None:
+    """Refuse a round whose drafts are not what its arm is about.
+
+    A worker may answer with a greedy draft what was asked for as a sampled one.  That is a good
+    answer, and an arm of such drafts would be compared under a false name.
+
+    Args:
+        decoded: the round.
+        temperature: of all of its requests.
+        sampled: whether the arm's switches are on.
+
+    Raises:
+        WrongError: ``BAD_PROPOSAL``.
+    """
+    above = Mode.SAMPLED if sampled else Mode.DELTA
+    wanted = above if temperature > 0 else Mode.GREEDY_T0
+    modes = Counter(row.mode for step in decoded.steps for row in step.rows if row.cause is None)
+    others = {mode.name: rows for mode, rows in sorted(modes.items()) if mode is not wanted}
+    if others:
+        expected = f"{wanted.name} alone, with the switches {'on' if sampled else 'off'}"
+        found = ", ".join(f"{rows} rows {name}" for name, rows in others.items())
+        raise WrongError(Refusal(Code.BAD_PROPOSAL, "drafts", expected, found))
 
 
 @contextmanager

@@ -33,6 +33,7 @@ class Pair:
         prompts: all of them fit.
         device: that the target runs on.
         target_sha256: of its checkpoint.
+        drafter_sha256: of the drafter's.
     """
 
     asked: Prepare
@@ -41,6 +42,7 @@ class Pair:
     prompts: Prompts
     device: torch.device
     target_sha256: str
+    drafter_sha256: str
 
     @property
     def device_name(self) -> str:
@@ -89,8 +91,8 @@ def load_pair(asked: Prepare) -> Pair:
         window=asked.depth + 1,
         context=context,
     )
-    digest = digest_of(Path(asked.target)).sha256
-    return Pair(asked, sized, drafter, prompts, device, digest)
+    digests = (digest_of(Path(path)).sha256 for path in (asked.target, asked.drafter))
+    return Pair(asked, sized, drafter, prompts, device, *digests)
 
 
 def _device(gpus: tuple[str, ...]) -> torch.device:

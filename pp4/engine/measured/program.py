@@ -14,7 +14,7 @@ from pp4.engine.adapters.handshake import Wanted
 from pp4.engine.decoding import Engine
 from pp4.engine.drafting import Cause
 from pp4.engine.drafts import Drafts
-from pp4.engine.measured.decoding import decode
+from pp4.engine.measured.decoding import decode, require_drawn
 from pp4.engine.measured.looking import Resident, allocator, gpu_facts, gpu_memory
 from pp4.engine.measured.pair import Pair, load_pair
 from pp4.engine.measured.prompts import keys_of, prompts_of
@@ -71,6 +71,7 @@ class Program:
         self._drafts: Drafts | None = None
         self._engine: Engine | None = None
         self._failed: Refusal | None = None
+        self._sampled = False
         self._verbs: Mapping[str, Verb] = {
             "prepare": _verb(Prepare, self._prepare),
             "connect": _verb(Connect, self._connect),
@@ -85,6 +86,7 @@ class Program:
 
     def close(self) -> None:
         """Let go of the worker and of what is looked at."""
+        gc.unfreeze()
         if self._drafts is not None:
             self._drafts.disconnect()
         self._own.close()
@@ -103,6 +105,7 @@ class Program:
         self._pair = pair
         prepared = Prepared(
             target_sha256=pair.target_sha256,
+            drafter_sha256=pair.drafter_sha256,
             prompts_sha256=pair.prompts.sha256,
             prompts=len(pair.prompts.tokens),
             vocab=pair.target.vocab,
@@ -136,8 +139,11 @@ class Program:
         except RefusedError:
             drafts.disconnect()
             raise
-        self._drafts = drafts
+        self._drafts, self._sampled = drafts, asked.sampled
         self._engine = Engine(pair.target, drafts, clock=self._clock)
+        # what is there by now stays: a collection before and after each round looks at the rest
+        gc.collect()
+        gc.freeze()
         return {}
 
     def _round(self, asked: RunRound) -> dict[str, Any]:
@@ -150,6 +156,7 @@ class Program:
         self._failed = Refusal(Code.INTERNAL, name, "an end", "an error in the middle of it")
         try:
             decoded = decode(engine, requests, self._clock, deadline)
+            require_drawn(decoded, float(asked.temperature), self._sampled)
         except Pp4Error as error:
             drafts.disconnect()
             self._failed = replace(error.refusal, where=f"{name}: {error.refusal.where}")

@@ -33,7 +33,18 @@ def program(ranks, monkeypatch, tmp_path):
     return run
 
 
-def test_every_contender_that_a_cpu_can_run_is_right(program, capsys):
+INTERPRETED = {("pp4_pair", "cached"), ("pp4_solo", "uncached")}
+"""Lines that are left out: they take seconds, and of each contender and kind of rows one is run."""
+
+
+def test_every_contender_that_a_cpu_can_run_is_right(program, capsys, monkeypatch):
+    every = race.jobs
+
+    def jobs(asked):
+        whole = every(asked)
+        return [job for job in whole if (job["contender"], job["rows"]) not in INTERPRETED]
+
+    monkeypatch.setattr(race, "jobs", jobs)
     code, record = program(race)
     assert code == 0
     states = {(line["contender"], line["rows"]): line["state"] for line in record["lines"]}
@@ -41,6 +52,7 @@ def test_every_contender_that_a_cpu_can_run_is_right(program, capsys):
         (entry.name, rows): "absent" if entry.name in field.FLASHINFER else "checked"
         for entry in field.FIELD
         for rows in ("cached", "uncached")
+        if (entry.name, rows) not in INTERPRETED
     }
     assert states == expected
     assert record["versions"].keys() == {"torch", "triton"}

@@ -12,7 +12,7 @@ from pp4.wire.facts import read
 from pp4.wire.frozen import ranks_event
 from pp4.wire.measuring import Measure, Measured, Pair
 from tests.unit.qualify.fakes import Hold
-from tests.unit.qualify.whole_runs import served, settled, torn_down
+from tests.unit.qualify.whole_runs import primed, served, settled, torn_down
 
 SMALL = STANDARD.model_copy(
     update={
@@ -30,6 +30,7 @@ PAIR = Pair(target="target", drafter="drafter", prompts="prompts.jsonl")
 MIB = 1 << 20
 PREPARED = {
     "target_sha256": "a" * 64,
+    "drafter_sha256": "d" * 64,
     "prompts_sha256": "b" * 64,
     "prompts": 64,
     "vocab": 1024,
@@ -181,7 +182,7 @@ class Stage(Hold):
             "disconnect": dict,
             "round": lambda: round_of(asked),
             "look": lambda: look_of(asked),
-            "serve": lambda: served(socket=self._socket(played)).model_dump(mode="json"),
+            "serve": lambda: self.served(played.arm),
             "settle": lambda: settled().model_dump(mode="json"),
             "teardown": lambda: torn_down().model_dump(mode="json"),
         }[message.verb]
@@ -190,8 +191,11 @@ class Stage(Hold):
             return usual()
         return plot(asked) if callable(plot) else plot
 
-    def _socket(self, played):
-        return str(self.directory / f"{played.arm.lower()}.s")
+    def served(self, arm, **changes):
+        """What a worker of an arm says: one that is off has no kernel of its own."""
+        kernels = (primed(0), primed(1)) if arm.startswith("B") else ()
+        usual = {"socket": str(self.directory / f"{arm.lower()}.s"), "kernels": kernels}
+        return served(**{**usual, **changes}).model_dump(mode="json")
 
     # -- what a test asks ------------------------------------------------------------------
 

@@ -9,15 +9,15 @@ import pytest
 
 from pp4.errors import Code, RefusedError, WrongError
 from pp4.measure import far
-from pp4.measure.judging import require_bound
+from pp4.measure.judging import SameLoaded, require_bound
 from pp4.measure.members import kernels_of
 from pp4.measure.schedule import STANDARD, settings, shapes
 from pp4.receipts.digests import installed_source
-from pp4.receipts.gates import Kernel
+from pp4.receipts.gates import JournalLine, Kernel
 from pp4.receipts.models import read_model
 from pp4.wire.holds import Given, Granted, Plan
 from pp4.wire.measuring import ARMS, Measure
-from tests.unit.measure.stage import PAIR
+from tests.unit.measure.stage import PAIR, PREPARED, Stage
 from tests.unit.qualify.gpus import UUIDS, gpu, report
 from tests.unit.qualify.test_whole_worker import GRANTED
 from tests.unit.qualify.whole_runs import LIBRARIES, served
@@ -151,3 +151,54 @@ def test_a_worker_that_has_none_of_the_libraries_of_the_evidence_is_not_measured
     with pytest.raises(WrongError) as caught:
         require_bound(evidence(), loaded(served()), {"libodd.so": "0" * 64})
     assert caught.value.refusal.found == "nothing in common to compare"
+
+
+def test_the_drafter_is_the_one_that_was_qualified():
+    reference = read_model(samples.sample("whole_worker"), "reference")
+    loaded = SameLoaded([reference])
+    loaded.require("A1", "engine", {"drafter_sha256": reference.checkpoint_sha256})
+    with pytest.raises(WrongError) as caught:
+        SameLoaded([reference]).require("A1", "engine", {"drafter_sha256": "0" * 64})
+    found = caught.value.refusal
+    assert (found.code, found.where) == (Code.EVIDENCE_MISMATCH, "A1, engine, drafter_sha256")
+    assert found.expected == f"{reference.checkpoint_sha256}, as in whole_worker"
+
+
+def test_a_second_half_has_the_pair_of_the_first(stage):
+    """The first one's journal names what its arms had loaded, and no other member does."""
+    journal = stage.measure().members["journal"]
+    lines = tuple(JournalLine.model_validate_json(json.dumps(line)) for line in journal)
+    first = read_model(samples.sample("measurement"), "first").model_copy(update={"journal": lines})
+    facts = {name: PREPARED[name] for name in ("target_sha256", "drafter_sha256", "prompts_sha256")}
+    SameLoaded([first]).require("B2", "engine", facts)
+    for name in facts:
+        with pytest.raises(WrongError) as caught:
+            SameLoaded([first]).require("B2", "engine", {**facts, name: "0" * 64})
+        assert caught.value.refusal.where == f"B2, engine, {name}"
+        assert caught.value.refusal.expected.endswith(", as in A1")
+
+
+@pytest.fixture
+def stage(tmp_path):
+    made = Stage(tmp_path)
+    yield made
+    made.journal.close()
+
+
+def test_an_arm_is_not_begun_with_a_worker_that_the_evidence_is_not_about(stage):
+    other = [{**LIBRARIES[0].model_dump(), "sha256": "0" * 64}]
+    stage.admission.receipts = evidence(libraries=other).receipts
+    found = stage.measure()
+    assert (found.refusal["code"], found.arms) == (Code.EVIDENCE_MISMATCH, ())
+    assert found.refusal["where"] == "budget as budget, libraries"
+    assert "A1 engine connect" not in stage.transcript
+
+
+def test_an_engine_is_sent_to_no_other_worker_than_that_of_its_arm(stage):
+    stage.plots["A1 worker serve"] = stage.served("A1", socket="/another/a1.s")
+    found = stage.measure()
+    assert (found.refusal["code"], found.refusal["found"]) == (
+        Code.SUBJECT_MISMATCH,
+        "/another/a1.s",
+    )
+    assert "A1 engine connect" not in stage.transcript

@@ -2,18 +2,15 @@
 
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 from pp4.errors import Code, RefusedError, WrongError
 from pp4.measure import summary
-from pp4.measure.judging import require_models
 from pp4.measure.summary import require_same_summary, require_statistics, summarise
 from pp4.receipts.build import build
 from pp4.receipts.runs import Endpoint
 from tests.unit.measure import made
-from tests.unit.receipts import samples
 
 PERCENT = made.BASE_NS // 100
 WOBBLE = (0, 3, -2, 5, -4, 1, -3)
@@ -205,15 +202,3 @@ def test_without_numpy_it_is_refused_with_the_command_that_brings_it(monkeypatch
     refusal = caught.value.refusal
     assert (refusal.code, refusal.where) == (Code.MISSING_PACKAGE, "pp4 measure B2A2")
     assert refusal.next == "pip install 'pp4[measure]'"
-
-
-@pytest.mark.parametrize("name", ["target_sha256", "prompts_sha256"])
-def test_a_second_half_with_another_model_than_the_first_is_refused_before_a_round(name):
-    facts = {"target_sha256": "a" * 64, "prompts_sha256": "b" * 64, "prompts": 64}
-    first = made.model(build(samples.with_engines(samples.measurement(), [facts, facts])))
-    admission = SimpleNamespace(receipts={"measurement as first_half": first})
-    require_models(admission, facts)
-    with pytest.raises(WrongError) as raised:
-        require_models(admission, {**facts, name: "c" * 64})
-    assert raised.value.refusal.code is Code.EVIDENCE_MISMATCH
-    assert name in raised.value.refusal.found

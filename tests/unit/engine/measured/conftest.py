@@ -1,4 +1,7 @@
-"""Two real workers of one pair, one for each switch; a test that kills one gets another after."""
+"""Two real workers of one pair, one for each switch, that start at once.
+
+A test that kills one gets another after.
+"""
 
 import pytest
 
@@ -8,7 +11,7 @@ from tests.unit.engine.served import CONTEXT
 
 
 class Workers:
-    """Workers by their switch, started when they are asked for.
+    """Workers by their switch.
 
     Args:
         directory: for all that they write.
@@ -17,23 +20,26 @@ class Workers:
     def __init__(self, directory):
         self._directory, self._running, self._count = directory, {}, 0
         self.pair = write_pair(directory)
+        for sampled in (True, False):
+            self._start(sampled)
+
+    def _start(self, sampled):
+        self._count += 1
+        self._running[sampled] = Worker(
+            self._directory / f"worker{self._count}",
+            self.pair["drafter"],
+            sampled=sampled,
+            batches=(4,),
+            slots=8,
+            context=CONTEXT,
+            depths=(5,),
+        )
 
     def of(self, sampled):
         """A worker that serves."""
-        worker = self._running.get(sampled)
-        if worker is None or worker.process.poll() is not None:
-            self._count += 1
-            self._running[sampled] = worker = Worker(
-                self._directory / f"worker{self._count}",
-                self.pair["drafter"],
-                sampled=sampled,
-                batches=(4,),
-                slots=8,
-                context=CONTEXT,
-                depths=(5,),
-            )
-            worker.serving()
-        return worker
+        if self._running[sampled].process.poll() is not None:
+            self._start(sampled)
+        return self._running[sampled].serving()
 
     def close(self):
         for worker in self._running.values():

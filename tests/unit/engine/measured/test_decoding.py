@@ -11,7 +11,13 @@ import pytest
 from pp4.clock import Deadline, ManualClock, SystemClock
 from pp4.engine.decoding import Engine
 from pp4.engine.drafting import Cause
-from pp4.engine.measured.decoding import Decoded, decode, outputs_sha256, uncollected
+from pp4.engine.measured.decoding import (
+    Decoded,
+    decode,
+    outputs_sha256,
+    require_drawn,
+    uncollected,
+)
 from pp4.engine.requests import Request
 from pp4.engine.steps import RowFacts, StepFacts
 from pp4.errors import Code, TimedOutError, WrongError
@@ -50,8 +56,8 @@ def decoded(limits=(4, 6, 2)):
     return target, decode(Engine(target, clock=clock), requests, clock, soon())
 
 
-def row(accepted, cause=None):
-    mode = Mode.GREEDY_T0 if cause is None else Mode.INACTIVE
+def row(accepted, cause=None, mode=Mode.GREEDY_T0):
+    mode = mode if cause is None else Mode.INACTIVE
     return RowFacts(0, 0, 0, 1, mode, cause, 5 if cause is None else 0, accepted, (1,))
 
 
@@ -108,6 +114,26 @@ def test_accepted_rows_are_counted_by_position():
     found = Decoded(((1,),), steps, 1)
     assert found.drafted == 4
     assert found.accepted_by_position(5) == (3, 3, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "sampled", "mode"),
+    [
+        (0.0, True, Mode.GREEDY_T0),
+        (0.0, False, Mode.GREEDY_T0),
+        (0.7, True, Mode.SAMPLED),
+        (0.7, False, Mode.DELTA),
+    ],
+)
+def test_every_draft_is_of_the_kind_that_the_arm_is_about(temperature, sampled, mode):
+    without = row(0, Cause.TIMED_OUT)
+    require_drawn(Decoded((), (step(row(1, mode=mode), without),), 1), temperature, sampled)
+    for other in {Mode.GREEDY_T0, Mode.SAMPLED, Mode.DELTA} - {mode}:
+        rows = (row(1, mode=mode), row(1, mode=other), without)
+        with pytest.raises(WrongError) as caught:
+            require_drawn(Decoded((), (step(*rows),), 1), temperature, sampled)
+        assert caught.value.refusal.code is Code.BAD_PROPOSAL
+        assert caught.value.refusal.found == f"1 rows {other.name}"
 
 
 def test_the_digest_is_over_counted_little_endian_numbers():

@@ -9,15 +9,17 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pp4.clock import SystemClock
 from pp4.config import SWITCHES, child_environment
-from pp4.engine.measured.program import Program
+from pp4.engine.adapters.handshake import Agreed
+from pp4.engine.measured.program import Program, _require_worker
 from pp4.engine.measured.targets import Sized
 from pp4.engine.patience import Patience
-from pp4.errors import Code
+from pp4.errors import BadInputError, Code
 from pp4.receipts.runs import Round
 from pp4.wire import Decoder, Request, encode
 from pp4.wire.measured import Prepared
@@ -58,6 +60,7 @@ def test_what_is_prepared_is_said(workers):
     with Arm(workers.pair) as arm:
         found = Prepared(**arm.prepare())
     assert found.target_sha256 == digest_of(Path(workers.pair["target"])).sha256
+    assert found.drafter_sha256 == digest_of(Path(workers.pair["drafter"])).sha256
     assert (found.prompts, found.vocab, found.device) == (len(PROMPTS), VOCAB, "CPU")
     # a block fits behind the longest prompt and all of its new tokens but the last
     assert found.context == LONGEST + NEW_TOKENS - 1 + DEPTH
@@ -227,6 +230,16 @@ def test_a_worker_without_room_is_refused(workers, changes, where):
             assert arm.refused("connect", **asked)["where"] == where
 
 
+@pytest.mark.parametrize("lacks", ["context", "slots"])
+def test_a_worker_has_to_hold_every_request_of_the_largest_batch(lacks):
+    pair = SimpleNamespace(features=10, asked=SimpleNamespace(slots=10))
+    given = {"sampled": True, "context": 10, "slots": 10}
+    _require_worker(SimpleNamespace(**given), True, pair)
+    with pytest.raises(BadInputError) as caught:
+        _require_worker(SimpleNamespace(**{**given, lacks: 9}), True, pair)
+    assert caught.value.refusal.where == f"worker, {lacks}"
+
+
 def test_processes_that_are_none_are_refused(workers):
     worker = workers.of(True)
     with Arm(workers.pair) as arm:
@@ -369,6 +382,16 @@ def test_logits_that_are_none_refuse_the_round_and_name_it(arm, monkeypatch):
     monkeypatch.undo()
     assert arm.look().counters["finished"] == str(SLOTS)
     assert arm.refused("round", **question(2)) == refusal
+
+
+def test_an_arm_that_is_on_is_not_measured_with_greedy_drafts(arm, monkeypatch):
+    """A worker answers what it is asked; nothing else than the mode of its drafts tells them."""
+    monkeypatch.setattr(Agreed, "asked_temperature", lambda self, temperature: 0.0)
+    arm.ask("round", **question(0))
+    refusal = arm.refused("round", **question(0, "0.7"))
+    assert refusal["code"] == Code.BAD_PROPOSAL
+    assert refusal["where"] == "round headline 0, B 3, T 0.7: drafts"
+    assert refusal["found"].endswith("rows DELTA")
 
 
 def test_an_error_of_our_own_refuses_the_round_and_every_later_one(arm, monkeypatch):
