@@ -136,12 +136,9 @@ def test_batch_sizes_and_temperatures_come_from_the_hold_file():
         ({"batch_sizes": (1, 32)}, "batch_sizes", "1, 32"),
         ({"temperatures": (Decimal(0), Decimal(1))}, "temperatures", "0, 1"),
         (
-            {
-                "batch_sizes": (1, 2, 4, 8),
-                "temperatures": (Decimal(0), Decimal("0.7"), Decimal(1)),
-            },
+            {"batch_sizes": tuple(range(1, 33)), "temperatures": (Decimal("0.7"),)},
             "batch_sizes and temperatures",
-            "12 cells",
+            "32 cells",
         ),
     ],
 )
