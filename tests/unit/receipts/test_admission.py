@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from pp4.errors import Code
+from pp4.receipts import admission as admitting
 from pp4.receipts.admission import NEEDS, Admission, Command, Refused, admit
 from pp4.receipts.bindings import ClosedHold, kernel_facts
 from pp4.receipts.build import build, seal
@@ -17,6 +18,22 @@ from pp4.receipts.private import redact
 from pp4.receipts.run_checks import ROLE_KINDS
 from tests.unit.receipts import samples
 from tests.unit.receipts.samples import subject
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _verified_once():
+    """Verify each receipt once: hundreds of combinations hold the same few."""
+    known, verify = {}, admitting.verify_bytes
+
+    def verified(named):
+        key = tuple(named)
+        if key not in known:
+            known[key] = verify(named)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(admitting, "verify_bytes", verified)
+        yield
 
 
 def whole(**changes):

@@ -1,6 +1,7 @@
 """The archive: every receipt intact as history, every row of the index about one of them."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,22 @@ def test_every_archived_receipt_is_intact_and_indexed():
     assert len(report.files) == len(list(ARCHIVE.glob("*.json")))
 
 
-@pytest.fixture
-def archive(tmp_path):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
     """An archive of three receipts, two of which rest on the others, as it should be."""
+    directory = tmp_path_factory.mktemp("archive")
     for kind in ("solo", "whole_worker", "qualification"):
-        (tmp_path / f"{kind}.json").write_bytes(samples.sample(kind))
-    (tmp_path / INDEX).write_text(EMPTY)
-    write_index(tmp_path)
-    assert read_archive(tmp_path).failures == ()
+        (directory / f"{kind}.json").write_bytes(samples.sample(kind))
+    (directory / INDEX).write_text(EMPTY)
+    write_index(directory)
+    assert read_archive(directory).failures == ()
+    return directory
+
+
+@pytest.fixture
+def archive(written, tmp_path):
+    """A copy of it, which a test may spoil."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
