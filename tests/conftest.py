@@ -1,6 +1,8 @@
 """What every test gets: an environment of its own, and hypothesis without a clock."""
 
+import itertools
 import os
+import re
 import signal
 import tempfile
 
@@ -32,14 +34,35 @@ if "TEST_COMPILED" not in os.environ:
 _OURS = ("PP4_", "DSPARK_", "VLLM_DSPARK_")
 
 
+_places = itertools.count()
+
+
+@pytest.fixture
+def place_of_test(request, tmp_path_factory):
+    """A path of each test's own, where nothing is yet.
+
+    Pytest's own numbers are found by a look at all directories of the tests before, which takes
+    longer than most tests.
+    """
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    return tmp_path_factory.getbasetemp() / f"{name}-{next(_places)}"
+
+
+@pytest.fixture
+def tmp_path(place_of_test):
+    """A directory of a test's own."""
+    place_of_test.mkdir(mode=0o700)
+    return place_of_test
+
+
 @pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch, tmp_path):
+def _clean_environment(monkeypatch, place_of_test):
     """Keep the person's settings out of the tests, and the tests out of the person's state."""
     for name in list(os.environ):
         if name.startswith(_OURS):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("PP4_STATE_DIR", str(tmp_path / "pp4-state"))
-    monkeypatch.setenv("PP4_HOST_DIR", str(tmp_path / "pp4-host"))
+    monkeypatch.setenv("PP4_STATE_DIR", str(place_of_test / "pp4-state"))
+    monkeypatch.setenv("PP4_HOST_DIR", str(place_of_test / "pp4-host"))
 
 
 refusals.watch()

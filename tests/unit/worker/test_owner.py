@@ -131,12 +131,16 @@ def spoil(record):
     record.write_text(text.replace(digest, other))
 
 
+SMALLEST = {"vocab": 64, "split": 32, "tile": 32, "rank_dim": 1}
+"""It compiles fastest."""
+
+
 @pytest.fixture
 def records(tmp_path):
     """An owner with records of its own; -> it and where they are."""
     asker = Asker(tmp_path, compiled=tmp_path / "compiled")
     asker.start()
-    first = asker.prime()
+    first = asker.prime(SMALLEST)
     assert not any(one["recorded"] for one in first["primed"] + first["solo"])
     yield asker, tmp_path / "compiled"
     asker.teardown()
@@ -146,18 +150,18 @@ def records(tmp_path):
 def test_a_record_is_compared_like_what_was_compiled(records):
     asker, home = records
     asker.start()
-    again = asker.prime()
+    again = asker.prime(SMALLEST)
     assert all(one["recorded"] for one in again["primed"] + again["solo"])
     for path in sorted((home / "rank-1").glob("*.json")):
         spoil(path)
         break
     asker.start()
-    assert asker.refused("prime", shape=SHAPE, recorded=True) == "KERNELS_DIFFER"
+    assert asker.refused("prime", shape=SMALLEST, recorded=True) == "KERNELS_DIFFER"
     asker.link()
     assert asker.refused("block", case=case()) == "UNPRIMED"
     # a record whose binary is gone is none: the compiler is asked again, and both agree
     (home / "rank-1" / "triton" / "planted" / "x.cubin").unlink()
-    renewed = asker.prime()
+    renewed = asker.prime(SMALLEST)
     assert sum(not one["recorded"] for one in renewed["primed"] + renewed["solo"]) == 1
     assert asker.block()["released"]
 
