@@ -22,7 +22,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pp4.config import child_environment, load_settings
-from pp4.errors import BadInputError, Code, Exit, Pp4Error, Refusal, RefusedError, WrongError
+from pp4.errors import (
+    BadInputError,
+    Code,
+    Exit,
+    Pp4Error,
+    Refusal,
+    RefusedError,
+    WrongError,
+    reason_of,
+)
 from pp4.hold import durable
 from pp4.receipts.canonical import shown
 from pp4.wire import Decoder, Reply, Request, encode, encode_reply
@@ -247,7 +256,7 @@ def main(arguments: Sequence[str]) -> int:
         with link:
             pump(link, 0, 1)
     except (OSError, Pp4Error) as error:
-        sys.stderr.write(f"relay: {error}\n")
+        sys.stderr.write(f"relay: {reason_of(error)}\n")
         return int(Exit.WRONG)
     return int(Exit.DONE)
 
