@@ -72,11 +72,16 @@ def opened(place, process):
     return None
 
 
+# a signal is heard before it matters which host has the HOLD: each once, and each kind of host
 @pytest.mark.parametrize(
-    ("number", "status"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)],
+    ("more", "number", "status"),
+    [
+        ({}, signal.SIGINT, 130),
+        ({"hold": "local"}, signal.SIGTERM, 143),
+        ({}, signal.SIGHUP, 143),
+    ],
+    ids=["file-INT", "local-TERM", "file-HUP"],
 )
-@pytest.mark.parametrize("more", [{}, {"hold": "local"}], ids=["file", "local"])
 def test_a_signal_closes_the_hold_and_leaves_nothing(run, tmp_path, more, number, status):
     process = run(**more)
     hold = until(lambda: opened(tmp_path, process))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from pp4.clock import Deadline, SystemClock
@@ -33,11 +34,17 @@ def program(module, *arguments):
     return ["/usr/bin/env", path, sys.executable, "-P", "-m", module, *arguments]
 
 
+@cache
+def source():
+    """The digest of the source under test, which is the same for all tests of a run."""
+    return installed_source().digest
+
+
 def asked(place, **more):
     """What a test asks a host for."""
     given = {
         "command": "pair-qualify --dry-run",
-        "source_digest": installed_source().digest,
+        "source_digest": source(),
         "gpus": GPUS,
         "rehearsal": True,
         "coordinator": getpass.getuser(),

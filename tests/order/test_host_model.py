@@ -47,12 +47,12 @@ def reachable(protocol, positions, launches):
 # --- the contract -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", [CONTRACT, ECHOING, ONE_SLOT], ids=lambda p: p.name)
-def test_contract_keeps_every_property(protocol):
-    found = explore(protocol)
+def test_contract_keeps_every_property():
+    """With one slot; the others are an arm of every rehearsal, and tests/rehearsal reads it."""
+    found = explore(ONE_SLOT)
     assert found.violations == ()
     assert found.complete
-    assert found.protocol == protocol.name
+    assert found.protocol == ONE_SLOT.name
     assert found.moves > found.states
     # a number that shrinks unnoticed would mean that a fault or an interleaving fell out
     page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")

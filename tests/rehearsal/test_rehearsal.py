@@ -18,6 +18,7 @@ from pp4.receipts.admission import Command, Refused, Subject, admit
 from pp4.receipts.canonical import dump
 from pp4.receipts.journal import first_break, head
 
+ROOT = Path(__file__).parents[2]
 SHA = re.compile(r"[0-9a-f]{64}")
 STEPS = plan(REHEARSED)
 
@@ -180,6 +181,16 @@ def test_both_ranks_mapped_the_same(rehearsed):
     first, second = all_arms(rehearsed.receipt)["gate-0/libraries"]["facts"]["mapped_by_ranks"]
     assert SHA.fullmatch(first)
     assert first == second
+
+
+def test_every_interleaving_of_the_contract_was_searched(rehearsed):
+    """Two slots, and with every error told; the one that has one slot is in tests/order."""
+    facts = all_arms(rehearsed.receipt)["gate-2/host-model"]["facts"]
+    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    assert len(facts["states"]) == 2
+    # a number that shrinks unnoticed would mean that a fault or an interleaving fell out
+    assert all(f"{states:,}" in page for states in facts["states"])
+    assert all(m > s for m, s in zip(facts["moves"], facts["states"], strict=True))
 
 
 def test_streams_went_through_as_many_rows_as_the_settings_say(rehearsed):
