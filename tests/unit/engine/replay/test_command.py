@@ -147,7 +147,7 @@ def test_tables_for_people(capsys, asked, heldout):
             wanted += [str(one["accepted"])]
             wanted += [f"{one['accepted'] / reached:.3f}"] if reached else ["none", "reached"]
             rate = one["expected_rate"]
-            wanted += ["none", "reach"] if rate is None else [f"{rate:.3f}"]
+            wanted += ["none", "reached"] if rate is None else [f"{rate:.3f}"]
             assert [*wanted, f"{one['shared']:.3f}"] in [line.split() for line in lines]
     for place, one in enumerate(found["truncation"], start=1):
         shared = one["shared"]
