@@ -187,7 +187,7 @@ class SampledBlock:
                 raise BadInputError.of(
                     name,
                     f"a contiguous buffer that starts on {ALIGNMENT} bytes",
-                    f"address {tensor.data_ptr():#x}, strides {tensor.stride()}",
+                    f"{tensor.data_ptr() % ALIGNMENT} bytes off, strides {tensor.stride()}",
                 )
 
     def load(self, requests: Sequence[Request], logits: Row | torch.Tensor) -> None:

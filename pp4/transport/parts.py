@@ -31,13 +31,13 @@ def part_of(path: str) -> str:
 
 
 def unwritable(where: str, found: str) -> RefusedError:
-    """The refusal of a file that cannot be made."""
+    """The refusal of a file that cannot be made; the words may be another program's."""
     return RefusedError(
         Refusal(
             Code.UNWRITABLE,
             where,
             "a file that can be written",
-            found,
+            found.rstrip(". "),
             left="the part that was written, if any",
         )
     )
