@@ -44,7 +44,7 @@ def place_of_test(request, tmp_path_factory):
     Pytest's own numbers are found by a look at all directories of the tests before, which takes
     longer than most tests.
     """
-    name = re.sub(r"\W", "_", request.node.name)[:30]
+    name = re.sub(r"\W", "_", request.node.name)[:20]
     return tmp_path_factory.getbasetemp() / f"{name}-{next(_places)}"
 
 

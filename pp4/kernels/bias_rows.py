@@ -54,7 +54,7 @@ def launch(previous: Tensor, w1: Tensor, w2: Tensor, out: Tensor) -> None:
         raise BadInputError.of("w1", "R a power of two", f"R = {width}")
     for name, tensor in (("w1", w1), ("w2", w2), ("out", out)):
         if tensor.data_ptr() % ALIGNMENT or not tensor.is_contiguous():
-            found = f"address {tensor.data_ptr():#x}, strides {tensor.stride()}"
+            found = f"{tensor.data_ptr() % ALIGNMENT} bytes off, strides {tensor.stride()}"
             raise BadInputError.of(name, f"contiguous, from {ALIGNMENT} bytes on", found)
     device_rows.bias_rows[(-(-len(w2) // SPAN), len(previous))](
         previous_ptr=previous,

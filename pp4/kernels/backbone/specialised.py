@@ -92,7 +92,7 @@ def _check(name: str, tensor: Tensor, kind: str) -> None:
         found = f"{tensor.dtype}, strides {tensor.stride()}"
         raise BadInputError.of(name, f"{dtype}, contiguous", found)
     if kind != _ANYWHERE and tensor.data_ptr() % ALIGNMENT:
-        found = f"address {tensor.data_ptr():#x}"
+        found = f"{tensor.data_ptr() % ALIGNMENT} bytes off"
         raise BadInputError.of(name, f"a start on {ALIGNMENT} bytes", found)
 
 

@@ -204,8 +204,8 @@ def test_a_worker_ends_with_its_hold_though_nobody_says_so(tmp_path):
     try:
         # on a machine that is slow enough it is over before there are two
         ranks = forked(held)
-        # 5: it did not even come to serve within that time
-        assert held.process.wait(LONG) in (0, 5)
+        # 5: it did not even come to serve within that time, 3: not even to ask for leave
+        assert held.process.wait(LONG) in (0, 3, 5)
         assert time.monotonic() - began >= 4
         assert not any(running(pid) for pid in ranks)
     finally:
