@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
 from examples.mini import text, tokenization
-from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError
+from pp4.errors import Code, Exit, Pp4Error, Refusal, RefusedError, reason_of
 
 HERE = Path(__file__).parent
 
@@ -26,25 +26,28 @@ def documents(tokenizer: Tokenizer, sources: Sequence[text.Source]) -> list[list
     return [tokenization.stream(tokenizer, [source]).tolist() for source in sources]
 
 
-def write(path: Path, found: Sequence[Sequence[int]]) -> None:
-    """Write documents as JSON.
+def write_lines(path: Path, lines: Iterable[object]) -> None:
+    """Write a new file of JSON, one value a line.
 
     Raises:
         RefusedError: ``EXISTS`` or ``UNWRITABLE``.
     """
     try:
-        with path.open("x", encoding="ascii") as file:
-            json.dump(found, file, separators=(",", ":"))
-            file.write("\n")
+        with path.open("x", encoding="ascii", newline="\n") as file:
+            file.writelines(f"{json.dumps(one, separators=(',', ':'))}\n" for one in lines)
     except FileExistsError as error:
         raise RefusedError(
             Refusal(Code.EXISTS, path.name, "no file of that name", "a file")
         ) from error
     except OSError as error:
-        found_there = error.strerror or str(error)
         raise RefusedError(
-            Refusal(Code.UNWRITABLE, path.name, "a file that can be written", found_there)
+            Refusal(Code.UNWRITABLE, path.name, "a file that can be written", reason_of(error))
         ) from error
+
+
+def write(path: Path, found: Sequence[Sequence[int]]) -> None:
+    """Write documents as JSON; see :func:`write_lines`."""
+    write_lines(path, [found])
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from examples.mini import text, tokenization
-from examples.mini.documents import HERE, documents
-from pp4.errors import BadInputError, Code, Exit, Pp4Error, Refusal, RefusedError
+from examples.mini.documents import HERE, documents, write_lines
+from pp4.errors import BadInputError, Exit, Pp4Error
 
 COUNT: Final = 64
 LENGTH: Final = 96
@@ -48,23 +48,8 @@ def windows(found: Sequence[Sequence[int]], count: int, length: int) -> list[lis
 
 
 def write(path: Path, prompts: Sequence[Sequence[int]]) -> None:
-    """Write one line for each prompt.
-
-    Raises:
-        RefusedError: ``EXISTS`` or ``UNWRITABLE``.
-    """
-    try:
-        with path.open("x", encoding="ascii", newline="\n") as file:
-            file.writelines(f"{json.dumps(one, separators=(',', ':'))}\n" for one in prompts)
-    except FileExistsError as error:
-        raise RefusedError(
-            Refusal(Code.EXISTS, path.name, "no file of that name", "a file")
-        ) from error
-    except OSError as error:
-        found_there = error.strerror or str(error)
-        raise RefusedError(
-            Refusal(Code.UNWRITABLE, path.name, "a file that can be written", found_there)
-        ) from error
+    """Write one line for each prompt; see :func:`examples.mini.documents.write_lines`."""
+    write_lines(path, prompts)
 
 
 def main(arguments: Sequence[str]) -> int:
