@@ -88,6 +88,8 @@ ELSEWHERE = {
     "pip install '.[gpu,mini]'": ".ci/run, by make",
     "pip install -c constraints.txt -e '.[gpu,mini]'": ".ci/run, by make",
     "pp4 replay examples/mini/heldout.safetensors": "test_readme_walk.py, two of its blocks",
+    "pp4 verify-receipt --history receipts/solo-6a416c013ce0a3d7.json "
+    "receipts/whole_worker-6a416c013ce0a3d7.json": "test_readme_walk.py",
     "DSPARK_SAMPLED_TOP32=1 pp4 worker serve examples/mini/drafter --device reference --depths 5 "
     "--context 512 --socket /tmp/pp4/mini --log text &": "trained_pair.py",
     "VLLM_DSPARK_SAMPLED_TOP32=1 python -m examples.mini.generate --socket /tmp/pp4/mini "
@@ -130,6 +132,7 @@ SRUN = (
 )
 NEEDS = {
     "pp4 solo-qualify": "a GPU; refused without one in test_cli.py",
+    "pp4 solo-qualify --checkpoint mini": "a GPU; test_readme_walk.py, against its receipt",
     "pp4 solo-qualify --hold FILE --checkpoint mini": "a GPU; refused in test_operators_page.py",
     "pp4 pair-qualify --hold local": "two GPUs; refused without them in test_cli.py",
     "pp4 pair-qualify --hold local --soak 10": "two GPUs",
