@@ -51,7 +51,7 @@ class Arm:
     """
 
     def __init__(self, pair, sampled=True, **options):
-        self._pair, self._sampled = pair, sampled
+        self._pair, self.sampled = pair, sampled
         self.program = Program(switch=lambda: sampled, **options)
         self._sequence = 0
 
@@ -87,7 +87,7 @@ class Arm:
     def ready(self, worker, **changes):
         """Prepare and connect; -> itself."""
         self.prepare(**changes)
-        self.ask("connect", **connection(worker, self._sampled))
+        self.ask("connect", **connection(worker, self.sampled))
         return self
 
     def look(self, label="baseline"):

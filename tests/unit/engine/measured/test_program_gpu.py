@@ -3,6 +3,7 @@
 The mini pair with a solo worker of each switch; no receipt allows it (``tests.faults.unjudged``).
 """
 
+import math
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,18 @@ PAIR = {
 }
 BATCHES = (1, 8)
 NEW_TOKENS = 48
+FIRST = {
+    (False, "0.7"): 0.606,
+    (False, "1.0"): 0.467,
+    (True, "0.7"): 0.751,
+    (True, "1.0"): 0.680,
+}
+"""Of what is drafted first the share that is right, by switch and temperature.
+
+From 40 rounds each of the reference device on a CPU, with the prompts of the round below and other
+keys each (``benchmarks/RESULTS.md``).  Not the counts of that very round: another library's
+products of BF16 have other bits, so a sampled text is another one on another machine.
+"""
 
 
 def gpu():
@@ -69,7 +82,11 @@ def test_greedy_text_is_the_targets_own(arm, batch):
 def test_every_row_is_drafted(arm, temperature):
     found = arm.ask("round", **question(2, temperature, batch=8, phase="profiled"))
     assert found["tokens"] == 8 * NEW_TOKENS
-    assert 2 * found["accepted_by_position"][0] > found["drafted"] > 0
+    # five standard deviations of as many draws; with zeros for features it was 0.12 to 0.23
+    drafted, share = found["drafted"], FIRST[arm.sampled, temperature]
+    spread = math.sqrt(drafted * share * (1 - share))
+    assert drafted > 0
+    assert abs(found["accepted_by_position"][0] - drafted * share) < 5 * spread
     assert all(found["target_ns"])
     assert all(found["verify_ns"])
     assert set(arm.look().failed_rounds.values()) == {"0"}
