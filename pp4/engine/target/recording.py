@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 T = TypeVar("T")
 
