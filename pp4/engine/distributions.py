@@ -28,15 +28,12 @@ def distributions(logits: Tensor, temperatures: Sequence[float], given: Tensor) 
     if max(temperatures) == 0:
         return _largest(wide, most)
     given = given[:, None, None]
-    if min(temperatures) > 0:
-        return _softened(wide, most, given)
-    p = _softened(wide, most, torch.where(given > 0, given, 1.0))
-    return torch.where(given > 0, p, _largest(wide, most))
-
-
-def _softened(wide: Tensor, most: Tensor, given: Tensor) -> Tensor:
     # the maximum goes first: divided by a tiny temperature it would be infinite
-    return ((wide - most) / given).softmax(dim=-1)
+    p = ((wide - most) / given).softmax(dim=-1)
+    if min(temperatures) > 0:
+        return p
+    # what came of a division by 0 is not taken
+    return torch.where(given > 0, p, _largest(wide, most))
 
 
 def _largest(wide: Tensor, most: Tensor) -> Tensor:
