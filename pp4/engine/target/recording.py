@@ -9,7 +9,7 @@ one size on every stream, captured or not, so cuBLAS chooses the same kernels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -90,11 +90,14 @@ class Plain:
 
 
 class Graphs(Plain):
-    """Records runs as CUDA graphs of one memory pool, so none of them may run beside another.
+    """Records runs as CUDA graphs, one stream's, of which none may run beside another.
 
-    What an error is while one is recorded, it stays: nothing is launched in another way instead.
-    Each has a stream of its own: where a graph goes, torch lets go of cuBLAS' workspace of the
-    stream that it was recorded on, also where another graph of that stream still uses it
+    Each graph has memory of its own.  In a common pool the results of one would lie where another
+    computes, and be gone once that runs.  What goes wrong while a graph is recorded is raised;
+    nothing is launched in another way instead.
+
+    Each target has a stream of its own: where a graph goes, torch lets go of cuBLAS' workspace of
+    the stream that it was recorded on, also where another graph of that stream still uses it
     (https://github.com/pytorch/pytorch/issues/193402).
 
     Args:
@@ -104,7 +107,6 @@ class Graphs(Plain):
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._pool = torch.cuda.graph_pool_handle()
 
     def record(self, launch: Callable[[], T]) -> Callable[[], T]:
         """See :class:`Recorder`; waits until the device is idle."""
@@ -114,21 +116,24 @@ class Graphs(Plain):
             # the graph's memory.
             with torch.cuda.stream(self._stream):
                 launch()
-            return _Recording(launch, self._stream, self._pool)
+            return _Recording(launch, self._stream)
 
 
-class _Recording:
-    """A CUDA graph.  It holds addresses alone, so what was launched is kept beside it."""
+class _Recording(Generic[T]):
+    """A CUDA graph.  It holds addresses alone, so what was launched is kept beside it.
 
-    def __init__(self, launch: Callable[[], T], stream: torch.cuda.Stream, pool: Any) -> None:
+    Args:
+        launch: was launched on the stream before.
+        stream: to record on.
+    """
+
+    def __init__(self, launch: Callable[[], T], stream: torch.cuda.Stream) -> None:
         self._launch, self._graph = launch, torch.cuda.CUDAGraph()
         # what other threads of the process do meanwhile is none of it
-        with torch.cuda.graph(
-            self._graph, pool=pool, stream=stream, capture_error_mode="thread_local"
-        ):
+        with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
             self._given = launch()
 
-    def __call__(self) -> Any:
+    def __call__(self) -> T:
         """Launch it on the current stream; -> the same tensors every time."""
         self._graph.replay()
         return self._given

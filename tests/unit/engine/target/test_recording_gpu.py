@@ -83,6 +83,21 @@ def test_steps_that_nobody_waits_for_read_their_own_tokens():
     assert torch.equal(found.logits, expected.logits)
 
 
+def test_a_prompt_leaves_the_last_step_as_it_is():
+    recorded, _ = both(slots=8)
+    for seed in range(3):
+        found = recorded.step(
+            [Row(slot, tokens_of(6, WIDE.vocab, seed + slot)) for slot in range(8)]
+        )
+        kept = found.logits.clone(), found.features.clone()
+        prompt = recorded.prefill(7, tokens_of(200, WIDE.vocab, seed))
+        features = prompt.clone()
+        assert torch.equal(found.logits, kept[0])
+        assert torch.equal(found.features, kept[1])
+        recorded.step([Row(7, [1, 2])])
+        assert torch.equal(prompt, features)
+
+
 def test_targets_that_come_and_go_leave_others_their_memory():
     """A graph holds addresses; torch frees what it thinks a graph that goes was alone to use."""
     recorded, plain = both(slots=2)
