@@ -2,8 +2,10 @@
 
 ``python -m benchmarks.engine`` starts a solo worker on the first GPU, which no receipt allows
 (``tests.faults.unjudged``), and decodes the documents of ``examples/mini/heldout.safetensors`` from
-their middles on, several keys each.  At T = 0 every text has to equal plain decoding's first.  One
-JSON document per line.  Seconds are those of a reference engine; what they compare is one run.
+their middles on, several keys each.  At T = 0 every text has to equal plain decoding's first, and
+with ``--eager-target`` plain decoding by a target that is launched operator by operator has to give
+the same texts at every T.  One JSON document per line.  Seconds are those of a reference engine;
+what they compare is one run.
 """
 
 import argparse
@@ -25,13 +27,13 @@ from pp4.engine.replay.reading import read_heldout
 from pp4.engine.requests import Request
 from pp4.engine.target.causal import CausalTarget
 from pp4.engine.target.load import load
+from pp4.engine.target.recording import Plain
 from pp4.worker.gpus import read_gpus
 from tests.faults.workers import Worker
 
 PAIR = Path(__file__).parents[1] / "examples" / "mini"
 TAPS, DEPTH, CONTEXT = MINI.drafter.target_layers, MINI.drafter.block, MINI.context
 TEMPERATURES = (0.0, 0.7, 1.0)
-WAYS = {"plain": None, "off": False, "on": True}
 
 
 def requests_of(temperature, keys, limit):
@@ -74,6 +76,7 @@ def decoded(target, socket, requests, sampled):
         "accepted_per_draft": round(counted["accepted"] / max(1, counted["drafted_rows"]), 4),
         "steps": counted["steps"],
         "seconds": round(seconds, 3),
+        "ms_of_a_prompt": round(sum(step.begin_s for step in steps) / len(requests) * 1e3, 3),
         "tokens_per_second": round(counted["tokens"] / seconds),
         "median_ms_of_a_step": milliseconds,
         "plain_rows": {k: v for k, v in counted.items() if k.startswith("plain_") and v},
@@ -81,17 +84,20 @@ def decoded(target, socket, requests, sampled):
     return [texts[number] for number in numbers], facts
 
 
-def run(given, socket, target):
+def run(given, socket, target, eager):
+    ways = [("plain", target, None), ("off", target, False), ("on", target, True)]
+    if eager is not None:
+        ways.insert(1, ("plain, eager target", eager, None))
     wrong = []
     for temperature in TEMPERATURES:
         plain = None
-        for way, sampled in WAYS.items():
+        for way, used, sampled in ways:
             requests = requests_of(temperature, given.keys, given.tokens)
-            texts, facts = decoded(target, socket, requests, sampled)
-            plain = texts if way == "plain" else plain
-            if temperature == 0:
+            texts, facts = decoded(used, socket, requests, sampled)
+            plain = texts if plain is None else plain
+            if temperature == 0 or sampled is None:
                 facts["as_plain"] = texts == plain
-                wrong += [] if texts == plain else [way]
+                wrong += [] if texts == plain else [f"{way} at {temperature}"]
             print(json.dumps({"temperature": temperature, "drafts": way, **facts}), flush=True)
     print(json.dumps({"another_text_than_plain": wrong}))
     return 1 if wrong else 0
@@ -105,6 +111,9 @@ def main(arguments):
     parser.add_argument(
         "--device", choices=("gpu", "reference"), default="gpu", help="reference times nothing"
     )
+    parser.add_argument(
+        "--eager-target", action="store_true", help="decode plainly without CUDA graphs too"
+    )
     given = parser.parse_args(arguments)
     if given.device == "gpu" and not torch.cuda.device_count():
         print("engine: no GPU here; nothing can be measured", file=sys.stderr)
@@ -114,14 +123,16 @@ def main(arguments):
     if given.device == "gpu":
         settings |= {"gpus": (read_gpus().gpus[0].uuid,), "cache_mib": 1}
     weights = load(PAIR / "target", "cuda" if given.device == "gpu" else "cpu")
-    window = DEPTH + 1
-    target = CausalTarget(weights, taps=TAPS, slots=given.slots, window=window, context=CONTEXT)
+    sizes = {"taps": TAPS, "slots": given.slots, "window": DEPTH + 1, "context": CONTEXT}
+    target, eager = CausalTarget(weights, **sizes), None
+    if given.eager_target:
+        eager = CausalTarget(weights, **sizes, recorder=Plain(weights.device))
     with tempfile.TemporaryDirectory(prefix="pp4-engine-") as name:
         worker = Worker(
             Path(name) / "w", PAIR / "drafter", program="tests.faults.unjudged", **settings
         )
         try:
-            return run(given, worker.serving().socket, target)
+            return run(given, worker.serving().socket, target, eager)
         finally:
             worker.close()
 

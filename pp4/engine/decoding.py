@@ -117,7 +117,7 @@ class Engine:
         verdicts = judged(step.logits, [_play(one, draft) for one, draft in pairs])
         verify_s = watch.lap_s()
 
-        features = None if self._drafts is None else step.features.cpu()
+        features = None if self._drafts is None else _on_host(step.features)
         rows, finished = [], []
         for index, ((one, draft), verdict) in enumerate(zip(pairs, verdicts, strict=True)):
             rows.append(self._emitted(one, draft, verdict))
@@ -237,6 +237,13 @@ def _play(one: Live, draft: Proposal | Cause) -> Play:
     proposal = None if isinstance(draft, Cause) else draft
     request = one.request
     return Play(proposal, request.temperature, request.key, one.position, one.round)
+
+
+def _on_host(features: Tensor) -> Tensor:
+    """Features of a step on the host, from a GPU in pinned memory and by one copy."""
+    copied = features.to("cpu", non_blocking=True)
+    _wait_for(features)
+    return copied
 
 
 def _wait_for(computed: Tensor) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def distributions(logits: Tensor, temperatures: Sequence[float]) -> Tensor:
+def distributions(logits: Tensor, temperatures: Sequence[float], given: Tensor) -> Tensor:
     """Return ``softmax(logits / T)``; for T = 0 all of it on the largest logit, lower id on ties.
 
     Logits are compared before they are rounded to probabilities, so that at T = 0 no two of them
@@ -18,19 +18,27 @@ def distributions(logits: Tensor, temperatures: Sequence[float]) -> Tensor:
     Args:
         logits: ``[B, m, V]``.
         temperatures: of each row, 0 or above.
+        given: the same, ``[B]`` float64 on the device of the logits.
 
     Returns:
         ``[B, m, V]`` float64, on the device of the logits.
     """
     wide = logits.to(torch.float64)
     most = wide.amax(dim=-1, keepdim=True)
-    given = torch.tensor(temperatures, dtype=torch.float64, device=logits.device)[:, None, None]
+    if max(temperatures) == 0:
+        return _largest(wide, most)
+    given = given[:, None, None]
     # the maximum goes first: divided by a tiny temperature it would be infinite
-    p = ((wide - most) / torch.where(given > 0, given, 1.0)).softmax(dim=-1)
+    p = ((wide - most) / given).softmax(dim=-1)
     if min(temperatures) > 0:
         return p
-    ids = torch.arange(logits.shape[-1], device=logits.device)
+    # what came of a division by 0 is not taken
+    return torch.where(given > 0, p, _largest(wide, most))
+
+
+def _largest(wide: Tensor, most: Tensor) -> Tensor:
+    """All of it on the first of the largest, nothing where none is finite."""
+    ids = torch.arange(wide.shape[-1], device=wide.device)
     # torch promises no order among ties on every device
     first = torch.where(wide == most, ids, len(ids)).amin(dim=-1, keepdim=True)
-    greedy = (ids == first) & most.isfinite()
-    return torch.where(given > 0, p, greedy.to(torch.float64))
+    return ((ids == first) & most.isfinite()).to(torch.float64)

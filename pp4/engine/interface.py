@@ -34,6 +34,8 @@ class Row:
 class Step:
     """What a step computed, on the target's device; row i belongs to ``rows[i]``.
 
+    It is valid until the target's next step, which may compute into the same arrays.
+
     Attributes:
         logits: ``[B, window, V]`` float32; place j is the distribution after token j.  Behind the
             tokens of a row they mean nothing.

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pp4.engine.distributions import distributions
 from pp4.errors import Code, Refusal, WrongError
 from pp4.kernels import dyadic24
 from pp4.verifier import vectorised
-from pp4.verifier.batch import Batch, stacked
+from pp4.verifier.batch import Batch, members, moved
 from pp4.verifier.flaws import Flaw
 from pp4.verifier.proposal import Proposal
 from pp4.verifier.units import Mode
@@ -69,17 +71,33 @@ def judged(logits: Tensor, plays: Sequence[Play]) -> list[Verdict]:
     found: dict[int, Verdict] = {}
     for rows, judge in ((drafted, _drafted), (plain, _plain)):
         if rows:
-            chosen = torch.tensor(rows, device=logits.device)
-            told = judge(logits.index_select(0, chosen), [plays[row] for row in rows])
+            told = judge(_rows(logits, rows), [plays[row] for row in rows])
             found |= zip(rows, told, strict=True)
     return [found[row] for row in range(len(plays))]
+
+
+def _rows(logits: Tensor, rows: Sequence[int]) -> Tensor:
+    """Some rows, rising; all of them are not copied."""
+    if len(rows) == len(logits):
+        return logits
+    (chosen,) = moved([np.array(rows)], logits.device)
+    return logits.index_select(0, chosen)
 
 
 def _drafted(logits: Tensor, plays: Sequence[Play]) -> list[Verdict]:
     proposals = [play.proposal for play in plays if play.proposal is not None]
     depth = proposals[0].depth
-    p = distributions(logits[:, : depth + 1], [play.temperature for play in plays])
-    return _read(vectorised.verify(p, stacked(proposals, depth, logits.device)), plays)
+    p, batch = _given(logits[:, : depth + 1], plays, members(proposals, depth))
+    return _read(vectorised.verify(p, batch), plays)
+
+
+def _given(
+    logits: Tensor, plays: Sequence[Play], arrays: Sequence[NDArray[Any]]
+) -> tuple[Tensor, Batch]:
+    """Distributions, and the batch of these members; one copy to the device."""
+    temperatures = [play.temperature for play in plays]
+    given, *batch = moved((np.array(temperatures, np.float64), *arrays), logits.device)
+    return distributions(logits, temperatures, given), Batch(*batch)
 
 
 def _plain(logits: Tensor, plays: Sequence[Play]) -> list[Verdict]:
@@ -89,19 +107,20 @@ def _plain(logits: Tensor, plays: Sequence[Play]) -> list[Verdict]:
     token 0.  It is accepted whatever its word is, and the bonus is drawn from the row's own
     distribution at its own position: the draw that a drafted row's bonus is, and not another one.
     """
-    p = distributions(logits[:, :1], [play.temperature for play in plays])
+    p, batch = _given(logits[:, :1], plays, _certain(plays))
     certain = torch.zeros_like(p)
     certain[:, :, 0] = 1
-    verdicts = _read(vectorised.verify(torch.cat((certain, p), 1), _certain(plays, p)), plays)
+    verdicts = _read(vectorised.verify(torch.cat((certain, p), 1), batch), plays)
     return [Verdict(0, one.tokens[1:]) for one in verdicts]
 
 
-def _certain(plays: Sequence[Play], p: Tensor) -> Batch:
+def _certain(plays: Sequence[Play]) -> tuple[NDArray[Any], ...]:
+    """Members of a batch that proposes token 0, one place earlier."""
     count = len(plays)
     shape = (count, 1, dyadic24.WIDTH)
     modes = [int(Mode.DELTA if play.temperature > 0 else Mode.GREEDY_T0) for play in plays]
     key = np.array([play.key for play in plays], np.uint64).view(np.int64)
-    arrays = (
+    return (
         np.full(shape, -1, np.int32),
         np.zeros(shape, np.int32),
         np.zeros((count, 1), np.int32),
@@ -111,15 +130,14 @@ def _certain(plays: Sequence[Play], p: Tensor) -> Batch:
         np.array([play.position - 1 for play in plays], np.int64),
         np.array([play.round for play in plays], np.int64),
     )
-    return Batch(*(torch.from_numpy(array).to(p.device) for array in arrays))
 
 
 def _read(verdicts: vectorised.Verdicts, plays: Sequence[Play]) -> list[Verdict]:
     """Bring verdicts to the host, in one copy."""
-    head = torch.stack((verdicts.error, verdicts.accepted), dim=1)
+    head = verdicts.error[:, None], verdicts.accepted[:, None]
     found = []
     for (error, accepted, *tokens), play in zip(
-        torch.cat((head, verdicts.tokens), dim=1).tolist(), plays, strict=True
+        torch.cat((*head, verdicts.tokens), dim=1).tolist(), plays, strict=True
     ):
         if error:
             raise _wrong(Flaw(error), play)

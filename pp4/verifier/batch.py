@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pp4.errors import BadInputError
@@ -14,6 +16,9 @@ from pp4.kernels import dyadic24
 from pp4.kernels.vectorised_rows import require
 from pp4.verifier.proposal import Proposal
 from pp4.verifier.units import Mode
+
+_ALIGNMENT: Final = 16
+"""Bytes, as kernels take it for granted of memory of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +64,25 @@ class Batch:
 def stacked(
     proposals: Sequence[Proposal | None], depth: int, device: torch.device | str = "cpu"
 ) -> Batch:
-    """Put proposals side by side, one copy to the device for each member.
+    """Put proposals side by side, see :func:`members`; one copy to the device.
 
     Args:
         proposals: of that depth; None gives an inactive row.
         depth: n.
         device: of the tensors.
+
+    Raises:
+        BadInputError: a proposal of another depth.
+    """
+    return Batch(*moved(members(proposals, depth), device))
+
+
+def members(proposals: Sequence[Proposal | None], depth: int) -> tuple[NDArray[Any], ...]:
+    """Put proposals side by side, as arrays: the members of a :class:`Batch` in order.
+
+    Args:
+        proposals: of that depth; None gives an inactive row.
+        depth: n.
 
     Raises:
         BadInputError: a proposal of another depth.
@@ -83,5 +101,54 @@ def stacked(
             raise BadInputError.of(f"proposals[{row}]", f"depth {depth}", f"depth {one.depth}")
         ids[row], tickets[row], tokens[row], mode[row] = one.ids, one.tickets, one.tokens, one.mode
         key[row], position[row], round[row] = one.key, one.position, one.round
-    arrays = (ids, tickets, tokens, mode, key.view(np.int64), position, round)
-    return Batch(*(torch.from_numpy(array).to(device) for array in arrays))
+    return ids, tickets, tokens, mode, key.view(np.int64), position, round
+
+
+def moved(arrays: Sequence[NDArray[Any]], device: torch.device | str) -> list[Tensor]:
+    """Move arrays to a device: to a GPU by one copy for all of them, which is not waited for.
+
+    Args:
+        arrays: each in one piece, and not written to any more.
+        device: of the tensors.
+
+    Returns:
+        A tensor of each, on a GPU all of one memory.
+    """
+    if torch.device(device).type != "cuda":
+        return [torch.from_numpy(array).to(device) for array in arrays]
+    # torch gives pinned memory to nobody else before what was copied from it is there
+    whole = torch.empty(_places(arrays)[-1], dtype=torch.uint8, pin_memory=True)
+    pack(arrays, whole.numpy())
+    return unpacked(whole.to(device, non_blocking=True), arrays)
+
+
+def pack(arrays: Sequence[NDArray[Any]], whole: NDArray[np.uint8]) -> None:
+    """Write arrays behind each other, each to a place that kernels take for aligned.
+
+    Args:
+        arrays: each in one piece.
+        whole: of at least as many bytes as that takes.
+    """
+    for array, first in zip(arrays, _places(arrays), strict=False):
+        whole[first : first + array.nbytes] = array.reshape(-1).view(np.uint8)
+
+
+def unpacked(whole: Tensor, arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
+    """The tensors of arrays that were packed; they share its memory.
+
+    Args:
+        whole: uint8, what :func:`pack` wrote or a copy of it.
+        arrays: what was packed; only their types and shapes are looked at.
+    """
+    return [
+        whole[first : first + array.nbytes].view(torch.from_numpy(array).dtype).view(array.shape)
+        for array, first in zip(arrays, _places(arrays), strict=False)
+    ]
+
+
+def _places(arrays: Sequence[NDArray[Any]]) -> list[int]:
+    """Where each array begins, and where the last one ends."""
+    places = [0]
+    for array in arrays:
+        places.append(places[-1] + -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT)
+    return places

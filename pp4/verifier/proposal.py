@@ -185,20 +185,21 @@ def _check_numbers(**bounds: tuple[int, int, int]) -> None:
 def _check_array(
     name: str, array: object, dtype: np.dtype[np.generic], shape: tuple[int, ...]
 ) -> None:
-    wanted = f"{dtype} {list(shape)}"
-    if not isinstance(array, np.ndarray):
-        raise bad_proposal(name, wanted, type(array).__name__)
-    if array.dtype != dtype or array.shape != shape:
-        raise bad_proposal(name, wanted, f"{array.dtype} {list(array.shape)}")
+    if isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == shape:
+        return
+    found = type(array).__name__
+    if isinstance(array, np.ndarray):
+        found = f"{array.dtype} {list(array.shape)}"
+    raise bad_proposal(name, f"{dtype} {list(shape)}", found)
 
 
 def _refuse_any(
     name: str, bad: NDArray[np.bool_], expected: str, values: NDArray[np.generic]
 ) -> None:
     """Refuse at the first place that is bad."""
-    places = np.argwhere(bad)
-    if len(places):
-        place = tuple(places[0].tolist())
+    # to find places takes many times as long as to see that there are none
+    if bad.any():
+        place = tuple(np.argwhere(bad)[0].tolist())
         raise bad_proposal(f"{name}{list(place)}", expected, str(values[place]))
 
 
@@ -209,8 +210,9 @@ def _check_ids(ids: NDArray[np.int32], vocabulary: int) -> None:
     _refuse_any("padding", listed & ended, "no id behind a -1", ids)
     ordered = np.sort(ids, axis=1)
     twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-    again = np.where(twice, ordered[:, 1:], -1).max(axis=1)
-    _refuse_any("distinct ids", again >= 0, "no id twice", again)
+    if twice.any():
+        again = np.where(twice, ordered[:, 1:], -1).max(axis=1)
+        _refuse_any("distinct ids", again >= 0, "no id twice", again)
 
 
 def _tickets(ids: NDArray[np.int32], q: NDArray[np.float32]) -> NDArray[np.int32]:

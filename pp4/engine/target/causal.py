@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from pp4.drafter.backbone import PROJECTED_ROWS
 from pp4.engine.interface import Row, Step
-from pp4.engine.target.decoder import Decoder, Windows
+from pp4.engine.target.decoder import Decoder
 from pp4.engine.target.exact import on_grid
+from pp4.engine.target.laying import Added, Laid
+from pp4.engine.target.recording import Recorder, recorder_for
 from pp4.engine.target.weights import TargetWeights
 from pp4.errors import BadInputError
 
@@ -24,6 +26,9 @@ class CausalTarget:
     goes in windows of a fixed length.  Those are GEMMs of another height, so what a prompt's token
     leaves behind may differ in bits from what the same token leaves in a step.
 
+    Both are recorded when a target is made, as CUDA graphs on a GPU; the memory of these is held
+    for as long as the target lives.
+
     Args:
         weights: of the target.
         taps: layers whose outputs are the features, rising: -1 is the embedding's output, i that
@@ -31,6 +36,7 @@ class CausalTarget:
         slots: sequences that can be open at once.
         window: tokens that a sequence may add in a step.
         context: tokens that a sequence may have.
+        recorder: how runs are repeated; as the device allows where it is None.
 
     Raises:
         BadInputError: no such layer, or a number that is too small or too large.
@@ -44,6 +50,7 @@ class CausalTarget:
         slots: int,
         window: int,
         context: int,
+        recorder: Recorder | None = None,
     ) -> None:
         config = weights.config
         _check_taps(taps, config.layers)
@@ -53,8 +60,14 @@ class CausalTarget:
         self.vocab, self.width = config.vocab, len(taps) * config.hidden
         self.slots, self.window, self.context = slots, window, context
         self._device = weights.device
-        self._decoder = Decoder(weights, tuple(taps), slots, context)
-        self._head = on_grid(weights.head)
+        decoder, head = Decoder(weights, tuple(taps), slots, context), on_grid(weights.head)
+        self._decoder = decoder
+        recorder = recorder_for(weights.device) if recorder is None else recorder
+        self._prompts = Laid(recorder, 1, PROJECTED_ROWS, slots)
+        self._steps = Laid(recorder, slots, window, slots)
+        # of functions: what is recorded holds what it runs, and would hold the target in a circle
+        self._run_prompt = recorder.record(partial(_prompt_features, decoder, self._prompts))
+        self._run_step = recorder.record(partial(_step, decoder, head, self._steps))
         self._lengths = [0] * slots
         self._stepped: list[int | None] = [None] * slots
 
@@ -72,14 +85,15 @@ class CausalTarget:
         self._check_slot(slot)
         self._check_tokens(tokens, 0)
         self._lengths[slot], self._stepped[slot] = 0, None
-        parts = [torch.empty((0, self.width), dtype=self._decoder.dtype, device=self._device)]
+        shape = (len(tokens), self.width)
+        found = torch.empty(shape, dtype=self._decoder.dtype, device=self._device)
         for first in range(0, len(tokens), PROJECTED_ROWS):
             part = tokens[first : first + PROJECTED_ROWS]
-            windows = self._windows([(slot, first, part)], slot, 1, PROJECTED_ROWS)
-            _, features = self._decoder.run(windows)
-            parts.append(features[0, : len(part)])
+            self._prompts.lay([Added(0, slot, first, part)])
+            features = self._run_prompt()
+            found[first : first + len(part)] = features[0, : len(part)]
         self._lengths[slot] = len(tokens)
-        return torch.cat(parts)
+        return found
 
     def step(self, rows: Sequence[Row]) -> Step:
         """Run tokens after those that are kept; see the interface."""
@@ -92,17 +106,16 @@ class CausalTarget:
         slots = [row.slot for row in rows]
         if len(set(slots)) != len(slots):
             raise BadInputError.of("rows", "a slot once", f"slots {slots}")
-        added = [(row.slot, self._lengths[row.slot], row.tokens) for row in rows]
-        windows = self._windows(added, 0, self.slots, self.window)
         # from here on the cache changes: what an earlier step left there cannot be kept any more
         for row in rows:
             self._stepped[row.slot] = None
-        hidden, features = self._decoder.run(windows)
-        logits = (on_grid(hidden) @ self._head.T).float().view(self.slots, self.window, -1)
+        self._steps.lay(
+            Added(row.slot, row.slot, self._lengths[row.slot], row.tokens) for row in rows
+        )
+        logits, features = self._run_step()
         for row in rows:
             self._stepped[row.slot] = len(row.tokens)
-        chosen = self._moved(slots)
-        return Step(logits.index_select(0, chosen), features.index_select(0, chosen))
+        return Step(logits[: len(rows)], features[: len(rows)])
 
     def keep(self, slot: int, count: int) -> None:
         """Keep the first tokens of a slot's last step; see the interface."""
@@ -114,32 +127,34 @@ class CausalTarget:
         self._lengths[slot] += count
         self._stepped[slot] = None
 
-    def _windows(
-        self, added: Sequence[tuple[int, int, Sequence[int]]], first: int, rows: int, width: int
-    ) -> Windows:
-        """Lay tokens out: (slot, position of the first token, tokens) for some of the rows."""
-        tokens, positions = ([[0] * width for _ in range(rows)] for _ in range(2))
-        # padding is written to a slot of its own, which nobody reads
-        written = [[self.slots] * width for _ in range(rows)]
-        for slot, start, part in added:
-            row, count = slot - first, len(part)
-            tokens[row][:count] = part
-            positions[row][:count] = range(start, start + count)
-            written[row][:count] = [slot] * count
-        laid = self._moved([tokens, positions, written])
-        return Windows(laid[0], laid[1], laid[2], first)
-
-    def _moved(self, numbers: Any) -> Tensor:
-        """Nested lists of integers as an int64 tensor on the device, which is not waited for."""
-        return torch.tensor(numbers, dtype=torch.int64).to(self._device, non_blocking=True)
-
     def _check_slot(self, slot: int) -> None:
         _check_number("slot", slot, 0, self.slots - 1)
 
     def _check_tokens(self, tokens: Sequence[int], before: int) -> None:
         _check_number("tokens of a sequence", before + len(tokens), 0, self.context)
-        for token in tokens:
-            _check_number("token", token, 0, self.vocab - 1)
+        if tokens and (min(tokens) < 0 or max(tokens) >= self.vocab):
+            for token in tokens:
+                _check_number("token", token, 0, self.vocab - 1)
+
+
+def _prompt_features(decoder: Decoder, laid: Laid) -> Tensor:
+    """Run a window of a prompt; -> ``[1, W, width]`` features."""
+    _, features = decoder.run(laid.windows, laid.slots)
+    return features
+
+
+def _step(decoder: Decoder, head: Tensor, laid: Laid) -> tuple[Tensor, Tensor]:
+    """Run a step; -> logits and features of a :class:`Step`, and of rows behind its own.
+
+    Args:
+        decoder: of the target.
+        head: ``[V, hidden]`` on the grid.
+        laid: row i of it is slot i's.
+    """
+    shape = laid.windows.tokens.shape
+    hidden, features = decoder.run(laid.windows, slice(shape[0]))
+    logits = (on_grid(hidden) @ head.T).float().view(*shape, -1)
+    return logits.index_select(0, laid.slots), features.index_select(0, laid.slots)
 
 
 def _check_taps(taps: Sequence[int], layers: int) -> None:

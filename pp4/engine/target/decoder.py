@@ -41,13 +41,11 @@ class Windows:
         positions: ``[R, W]`` int64 below the context; 0 in padding.
         written: ``[R, W]`` int64 slots of the cache that keys and values go to; that of no
             sequence in padding.
-        first: slot of the first row; the others follow.
     """
 
     tokens: Tensor
     positions: Tensor
     written: Tensor
-    first: int
 
 
 class Decoder:
@@ -78,10 +76,15 @@ class Decoder:
         """Type of hidden states and features."""
         return self._weights.embedding.dtype
 
-    def run(self, windows: Windows) -> tuple[Tensor, Tensor]:
+    def run(self, windows: Windows, slots: slice | Tensor) -> tuple[Tensor, Tensor]:
         """Run windows after what the cache has of their sequences, and put them into it.
 
         Nothing is read back to the host, and no shape depends on a value.
+
+        Args:
+            windows: one of each sequence.
+            slots: of the sequences in the cache; those that an int64 tensor ``[R]`` names are
+                copied.
 
         Returns:
             ``[R * W, hidden]`` after the last norm, and ``[R, W, taps * hidden]`` features.
@@ -92,7 +95,7 @@ class Decoder:
         outputs = {-1: hidden}
         for index in range(self._config.layers):
             taken = normalised(hidden, weight(index, "input_layernorm"), eps)
-            hidden = hidden + self._attention(index, taken, windows, later)
+            hidden = hidden + self._attention(index, taken, windows, slots, later)
             taken = normalised(hidden, weight(index, "post_attention_layernorm"), eps)
             hidden = hidden + self._feed_forward(index, taken)
             outputs[index] = hidden
@@ -113,13 +116,19 @@ class Decoder:
             normalised(heads, norm, self._config.norm_eps), windows.positions
         )
 
-    def _attention(self, index: int, hidden: Tensor, windows: Windows, later: Tensor) -> Tensor:
+    def _attention(
+        self,
+        index: int,
+        hidden: Tensor,
+        windows: Windows,
+        slots: slice | Tensor,
+        later: Tensor,
+    ) -> Tensor:
         queries = self._turned(index, "q", hidden, windows)
         at = windows.written, slice(None), windows.positions
         self._keys[index][at] = on_grid(self._turned(index, "k", hidden, windows))
         self._values[index][at] = on_grid(self._heads(index, "v", hidden, windows))
-        rows = slice(windows.first, windows.first + len(queries))
-        keys, values = self._keys[index, rows], self._values[index, rows]
+        keys, values = self._keys[index][slots], self._values[index][slots]
         found = self._attended(queries, keys, values, later)
         return functional.linear(found, self._weights.layer(index, "self_attn.o_proj"))
 

@@ -63,8 +63,8 @@ class Knowing:
 
     depth = DEPTH
 
-    def __init__(self, target, known, plan):
-        self.target, self.known, self.plan = target, known, plan
+    def __init__(self, target, known, plan, prompts=PROMPTS):
+        self.target, self.known, self.plan, self.prompts = target, known, plan, prompts
         self.requests, self.turn = {}, 0
 
     def open(self, slot, request, key):
@@ -88,7 +88,7 @@ class Knowing:
         if isinstance(planned, Cause):
             return planned
         request = self.requests[want.slot]
-        text = [*PROMPTS[request], *self.known[request]][want.position :][: self.depth]
+        text = [*self.prompts[request], *self.known[request]][want.position :][: self.depth]
         tokens = np.array(text + [0] * (self.depth - len(text)), np.int32)
         tokens[planned:] = (tokens[planned:] + 1) % self.target.vocab
         return validated(

@@ -109,10 +109,12 @@ def target_of(
     context=64,
     dtype=torch.bfloat16,
     device="cpu",
+    recorder=None,
 ):
     """A target of random weights, without a file."""
     weights = weights_of(config, seed, dtype=dtype, device=device)
-    return CausalTarget(weights, taps=taps, slots=slots, window=window, context=context)
+    sizes = {"slots": slots, "window": window, "context": context}
+    return CausalTarget(weights, taps=taps, **sizes, recorder=recorder)
 
 
 def drafter_of(config=SMALL, taps=TAPS, **changes):

@@ -63,8 +63,9 @@ def run(target, tokens, prompt, cut, slot=0):
         target.keep(slot, piece.kept)
         for other, (_, kept) in piece.others.items():
             target.keep(other, kept)
-        logits.append(found.logits[piece.place, : piece.kept])
-        features.append(found.features[piece.place, : piece.kept])
+        # the next step may compute into the same arrays
+        logits.append(found.logits[piece.place, : piece.kept].clone())
+        features.append(found.features[piece.place, : piece.kept].clone())
         first += piece.kept
     return torch.cat(logits), torch.cat(features)
 

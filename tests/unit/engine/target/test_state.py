@@ -158,15 +158,6 @@ def test_rows_come_back_in_the_order_in_which_they_were_given():
     assert not torch.equal(there.logits[0, 0], there.logits[1, 0])
 
 
-def test_what_a_step_gave_outlives_the_next():
-    target = target_of(SMALL)
-    first = target.step([Row(0, [1, 2])])
-    kept = first.logits.clone(), first.features.clone()
-    target.step([Row(0, [3, 4])])
-    assert torch.equal(first.logits, kept[0])
-    assert torch.equal(first.features, kept[1])
-
-
 def test_it_tells_what_the_interface_asks_for():
     target: Target = target_of(SMALL, taps=(-1, 3), slots=2, window=4, context=9)
     assert (target.vocab, target.width) == (37, 32)
