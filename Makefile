@@ -18,6 +18,8 @@ export PIP_NO_INPUT := 1
 # The name is relative: pip splits these at blanks, and the path of a checkout may hold some.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
+# Tests start thousands of processes; each would compile what the one before it had compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: rehearse rehearse-ssh slurm test lint test-triton36 wheel clean
 
