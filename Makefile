@@ -39,7 +39,14 @@ rehearse-ssh: $(STAMP)
 slurm: $(STAMP)
 	$(BIN)/python -m tests.slurm.run
 
-test: lint
+# Mypy has one core.  On the other one the tests are collected once, so that Python keeps what it
+# compiled of them, and the workers need not all do that at once.
+test: $(STAMP)
+	@mkdir -p build
+	@$(BIN)/python -m pytest --collect-only -qq >build/collected.log 2>&1 & collecting=$$!; \
+	    linted=0; $(MAKE) --no-print-directory lint || linted=$$?; \
+	    wait $$collecting || { tail -n 40 build/collected.log; exit 1; }; \
+	    exit $$linted
 	$(BIN)/python $(PYTEST)
 
 lint: $(STAMP)
