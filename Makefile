@@ -18,6 +18,8 @@ export PIP_NO_INPUT := 1
 # The name is relative: pip splits these at blanks, and the path of a checkout may hold some.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
+# Tests start thousands of processes; each would compile what the one before it had compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: rehearse rehearse-ssh slurm test lint test-triton36 wheel clean
 
@@ -37,7 +39,14 @@ rehearse-ssh: $(STAMP)
 slurm: $(STAMP)
 	$(BIN)/python -m tests.slurm.run
 
-test: lint
+# Mypy has one core.  On the other one the tests are collected once, so that Python keeps what it
+# compiled of them, and the workers need not all do that at once.
+test: $(STAMP)
+	@mkdir -p build
+	@$(BIN)/python -m pytest --collect-only -qq >build/collected.log 2>&1 & collecting=$$!; \
+	    linted=0; $(MAKE) --no-print-directory lint || linted=$$?; \
+	    wait $$collecting || { tail -n 40 build/collected.log; exit 1; }; \
+	    exit $$linted
 	$(BIN)/python $(PYTEST)
 
 lint: $(STAMP)

@@ -31,6 +31,10 @@ if "TEST_COMPILED" not in os.environ:
     _compiled = tempfile.TemporaryDirectory(prefix="pp4-compiled-")
     os.environ["TEST_COMPILED"] = _compiled.name
 
+# Read when torch is imported.  Its threads would wait for each other at full speed, on cores that
+# the other workers of the run need: a test took several times as long as with threads that sleep.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 _OURS = ("PP4_", "DSPARK_", "VLLM_DSPARK_")
 
 

@@ -28,6 +28,7 @@ from tests.faults.windows import (
     until,
     window,
 )
+from tests.unit.processes import halt
 
 ORIGIN, OTHER = "00000000000000aa", "00000000000000bb"
 PARENT = "0123456789abcdef"
@@ -147,7 +148,7 @@ def guard_of(place, hold):
 def test_a_child_that_is_being_closed_is_left_to_its_supervisor(place, coordinator):
     one = coordinator({"start": ["deaf"]}, parent=parent(7))
     # what does not hear that it is to end takes about as long as anybody waits for its end
-    os.kill(guard_of(place, one.hold), signal.SIGSTOP)
+    halt(guard_of(place, one.hold))
     one.signal(signal.SIGINT)
     until((public(place, one.hold) / "closing.json").exists)
     told = recovered(place, one.hold)

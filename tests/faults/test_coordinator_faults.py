@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.processes import state
+
 ROOT = Path(__file__).parents[2]
 LONG = 180.0
 
@@ -162,13 +164,19 @@ def test_a_killed_coordinator_leaves_no_process(rehearse):
 def test_a_coordinator_killed_while_a_rank_compiles_leaves_no_compiler(rehearse):
     rehearsal = rehearse(COMPILING)
     rehearsal.reach()
-    compilers = []
-    assert within(lambda: compilers.extend(_compiling(rehearsal.children())) or compilers)
-    for pid in compilers:
-        # one that would end by itself would show nothing
-        os.kill(pid, signal.SIGSTOP)
+    # one that would end by itself would show nothing
+    assert within(lambda: _stopped(_compiling(rehearsal.children())))
     rehearsal.process.kill()
     assert within(lambda: not rehearsal.children(), limit_s=15)
+
+
+def _stopped(pids):
+    """Those of some processes that stand still now; the others have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    assert within(lambda: all(state(pid) in ("T", "Z", "X", "") for pid in pids))
+    return [pid for pid in pids if state(pid) == "T"]
 
 
 def _compiling(pids):

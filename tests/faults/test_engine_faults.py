@@ -16,7 +16,7 @@ from pp4.errors import Code
 from tests.faults import draft_relay as relays
 from tests.unit.engine.doubles import greedy
 from tests.unit.engine.served import Served, drafts_of, table
-from tests.unit.processes import LONG, within
+from tests.unit.processes import LONG, halt, within
 
 PROMPTS = [[3, 1, 4], [1, 5, 9, 2, 6, 5], [7], [2, 2]]
 LIMIT = 8
@@ -197,7 +197,7 @@ class Stream:
 def test_a_worker_that_stands_still_is_left_alone_until_it_goes_on(served):
     stream = Stream(served.socket, Patience(draft_s=0.3, exchange_s=0.3, retry_steps=3))
     stream.until(None)
-    os.kill(served.worker.pid, signal.SIGSTOP)
+    halt(served.worker.pid)
     try:
         stream.until(Cause.NOT_CONNECTED)
         assert {Cause.LOST, Cause.TIMED_OUT} & set(stream.causes())

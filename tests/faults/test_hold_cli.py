@@ -13,6 +13,7 @@ from pp4.errors import Exit
 from pp4.hold.exclusion import open_exclusion
 from pp4.hold.processes import start_token
 from tests.faults.windows import GPUS, PATIENCE_S, ROOT, public, tombstone, until
+from tests.unit.processes import halt
 
 FILE = """
 [hold]
@@ -212,7 +213,7 @@ def test_a_second_signal_ends_at_once_and_says_how_to_go_on(run, tmp_path, more)
     registered = json.loads((public(tmp_path, hold) / "registration.json").read_text())
     supervisor = registered["coordinator"]["pid"]
     # a host that hangs: it hears of the end and does nothing about it
-    os.kill(supervisor, signal.SIGSTOP)
+    halt(supervisor)
     try:
         # the first asks for an end, and whichever comes while that is waited for wants it at once
         until(lambda: pressed(process) is not None)

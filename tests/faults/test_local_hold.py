@@ -28,7 +28,7 @@ from tests.unit.hold.holds import (
     tombstone,
     write_modules,
 )
-from tests.unit.processes import running, within
+from tests.unit.processes import halt, running, within
 
 A, B = GPUS
 
@@ -176,7 +176,7 @@ def test_a_refused_one_changes_no_byte(tmp_path, coordinators):
 def test_a_stopped_holder_holds_on(tmp_path, coordinators):
     holder = coordinators()
     holder.ask("open", *GPUS)
-    holder.process.send_signal(signal.SIGSTOP)
+    halt(holder.process.pid)
     assert refused(tmp_path).code is Code.HELD_BY
     holder.process.send_signal(signal.SIGCONT)
     assert holder.ask("close") == {"closed": True}
@@ -231,7 +231,7 @@ def test_a_stopped_survivor_keeps_its_gpus_back(tmp_path, coordinators, quick):
     holder = coordinators()
     dead = holder.ask("open", *GPUS)
     child = holder.ask("start", "waits")["pid"]
-    os.kill(child, signal.SIGSTOP)
+    halt(child)
     holder.kill()
     for gpus in (GPUS, [B], [A]):
         refusal = refused(tmp_path, gpus)
@@ -274,7 +274,7 @@ def test_a_survivor_of_the_machine_before_it_restarted_is_none(tmp_path, coordin
     holder = coordinators()
     dead = holder.ask("open", *GPUS)
     child = holder.ask("start", "waits")["pid"]
-    os.kill(child, signal.SIGSTOP)
+    halt(child)
     holder.kill()
     assert refused(tmp_path).code is Code.QUARANTINED
     with held(tmp_path, exclusion=private(tmp_path, "another boot")) as hold:

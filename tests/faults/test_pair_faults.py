@@ -8,7 +8,7 @@ import pytest
 from pp4.clock import Deadline, SystemClock
 from pp4.errors import WrongError
 from pp4.wire import Request
-from tests.unit.processes import running, within
+from tests.unit.processes import halt, running, within
 from tests.unit.worker.owners import HASTY, PATIENT, SHAPE, case
 
 LATER_HASTY = {**PATIENT, "next_polls": HASTY["next_polls"]}
@@ -76,7 +76,7 @@ def test_a_rank_that_comes_late_to_a_later_position(survivor):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_stopped_rank_does_not_outlast_the_bound(survivor, rank):
     survivor.fresh(HASTY)
-    os.kill(survivor.pids[rank], signal.SIGSTOP)
+    halt(survivor.pids[rank])
     reply = survivor.reply("block", case=case(), limit_s=BOUND_S)
     assert reply.refusal["code"] == "STEP_TIMEOUT"
     assert str(survivor.pids[rank]) in reply.refusal["left"]
@@ -88,7 +88,7 @@ def test_a_stopped_rank_does_not_outlast_the_bound(survivor, rank):
 
 def test_a_rank_stopped_for_good_is_torn_down(survivor):
     survivor.fresh(HASTY)
-    os.kill(survivor.pids[1], signal.SIGSTOP)
+    halt(survivor.pids[1])
     ask = {"verb_of_rank": "identity", "limit_s": BOUND_S}
     assert survivor.refused("both", **ask) == "STEP_TIMEOUT"
     assert survivor.refused("block", case=case()) == "STICKY"
@@ -97,7 +97,7 @@ def test_a_rank_stopped_for_good_is_torn_down(survivor):
 
 def test_a_rank_that_reads_nothing_does_not_block_its_owner(survivor):
     survivor.fresh()
-    os.kill(survivor.pids[0], signal.SIGSTOP)
+    halt(survivor.pids[0])
     ballast = {"text": "x" * (1 << 20)}
     given = {"verb_of_rank": "identity", "arguments": [ballast, {}], "limit_s": BOUND_S}
     reply = survivor.reply("both", **given)
@@ -141,7 +141,7 @@ def test_a_rank_that_dies_while_it_is_primed(survivor):
 def test_ranks_end_with_an_owner_that_is_killed(owner, stopped):
     owner.fresh()
     if stopped:
-        os.kill(owner.pids[0], signal.SIGSTOP)
+        halt(owner.pids[0])
     os.kill(owner.channel.pid, signal.SIGKILL)
     assert within(lambda: not any(running(pid) for pid in owner.pids))
     with pytest.raises(WrongError):
@@ -164,7 +164,7 @@ def busy(owner, verb, **arguments):
 def test_a_busy_owner_notices_that_nobody_asks_any_more(owner):
     """Its wait would last ten minutes; the end of its input ends it at once."""
     owner.fresh()
-    os.kill(owner.pids[0], signal.SIGSTOP)
+    halt(owner.pids[0])
     busy(owner, "block", case=case(), limit_s=600)
     # end of input and nothing else: the grace is far longer than it takes, no TERM follows
     assert owner.channel.stop(60) == 0
@@ -173,7 +173,7 @@ def test_a_busy_owner_notices_that_nobody_asks_any_more(owner):
 
 def test_an_owner_with_a_request_left_unread_notices_too(owner):
     owner.fresh()
-    os.kill(owner.pids[0], signal.SIGSTOP)
+    halt(owner.pids[0])
     for _ in range(2):
         busy(owner, "both", verb_of_rank="identity", limit_s=600)
     assert owner.channel.stop(60) == 0

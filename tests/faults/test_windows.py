@@ -28,6 +28,7 @@ from tests.faults.windows import (
     until,
     window,
 )
+from tests.unit.processes import halt
 
 EVERY = ["plain", "deaf", "setsid", "twice"]
 
@@ -249,7 +250,7 @@ def connected(place, hold):
 def test_a_guard_ends_its_step_in_time_although_the_supervisor_hangs(place, coordinator):
     one = coordinator({"start": ["deaf", "setsid"]}, bound_s=6.0, ttl_s=300.0)
     supervisor = supervisor_of(place, one.hold)
-    os.kill(supervisor.pid, signal.SIGSTOP)
+    halt(supervisor.pid)
     one.signal(signal.SIGKILL)
     try:
         until(lambda: gone(one.drill))

@@ -12,7 +12,7 @@ from pp4.worker.client import Ask
 from pp4.worker.step_client import StepClient
 from tests.faults.worker_specs import features_of
 from tests.faults.workers import BATCH, CONTEXT, SMALL, Worker
-from tests.unit.processes import LONG, within
+from tests.unit.processes import LONG, halt, within
 
 REQUESTS = 2 * BATCH
 BAD, FULL = 3, 5
@@ -46,7 +46,7 @@ class Waiting:
         self._worker, self._pid = worker, worker.ranks[0]
         self.refusals = self.error = None
         before = self._came()
-        os.kill(self._pid, signal.SIGSTOP)
+        halt(self._pid)
         self._thread = threading.Thread(target=self._send, args=(engine, given))
         self._thread.start()
         assert within(lambda: self._came() == before + len(given))

@@ -14,9 +14,9 @@ from pp4.worker.client import Ask
 from tests.faults.worker_players import Line
 from tests.faults.worker_specs import features_of
 from tests.faults.workers import SMALL, Worker
-from tests.unit.processes import running, within
+from tests.unit.processes import halt, running, within
 
-SOON_S = 5.0
+SOON_S = 15.0
 """Within which an error has reached everybody; it takes milliseconds, and machines may hiccup."""
 HASTY = {"block_s": 3.0, "stop_s": 3.0}
 END_S = 20.0
@@ -220,7 +220,7 @@ def test_a_rank_killed_before_the_worker_serves(chain):
     coming = ("starting", "primed")
     worker.until(*coming)
     # it comes no further: every step takes both
-    os.kill(worker.ranks[1], signal.SIGSTOP)
+    halt(worker.ranks[1])
     assert worker.until(*coming).offer is None
     with worker.client() as waiting:
         assert codes([outcome(waiting.hello, 4)]) == [Code.UNPRIMED]
@@ -261,7 +261,7 @@ def test_a_rank_killed_under_load(chain, rank, lasts):
     with Callers(worker) as callers, contextlib.closing(Crowd(worker)) as crowd:
         if lasts:
             # a block takes both, and the other one has stopped
-            os.kill(worker.ranks[1 - rank], signal.SIGSTOP)
+            halt(worker.ranks[1 - rank])
         callers.submit()
         crowd.ask(1)
         # it waits behind a block
@@ -284,7 +284,7 @@ def test_a_rank_killed_under_load(chain, rank, lasts):
 def test_a_rank_that_stops_does_not_outlast_the_bound(chain, asked):
     worker = chain.serving()
     with Callers(worker) as callers, worker.client(4) as other:
-        os.kill(worker.ranks[1], signal.SIGSTOP)
+        halt(worker.ranks[1])
         began = time.monotonic()
         if asked == "draft":
             callers.submit()
@@ -306,7 +306,7 @@ def test_ranks_end_with_an_owner_that_is_killed(chain, stopped):
     worker = chain.serving()
     with Callers(worker) as callers:
         if stopped:
-            os.kill(worker.ranks[0], signal.SIGSTOP)
+            halt(worker.ranks[0])
             callers.submit()
         worker.signal(signal.SIGKILL)
         assert within(lambda: not any(running(pid) for pid in worker.ranks))
@@ -326,7 +326,7 @@ def test_an_owner_that_is_asked_to_end_under_load(chain, stopped):
     before = worker.status().counters["asked"]
     with contextlib.closing(Crowd(worker)) as crowd:
         if stopped:
-            os.kill(worker.ranks[0], signal.SIGSTOP)
+            halt(worker.ranks[0])
         crowd.ask(0)
         every = crowd.LINES * crowd.REQUESTS
         assert within(lambda: worker.status().counters["asked"] == before + every)

@@ -1,7 +1,9 @@
 """Real SSH servers on this machine, each with a directory, keys and a port of its own."""
 
+import contextlib
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -67,10 +69,18 @@ def fingerprint(path):
 
 
 def free_port():
-    """A port that nobody listens at just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens at just now, and that no connection is given by itself.
+
+    Below the range of those that the system gives out, a server that starts anew finds its port as
+    it left it.
+    """
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = range(max(1024, lowest // 2), lowest) or range(1024, 1 << 16)
+    while True:
+        port = random.choice(ports)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Sshd:

@@ -13,6 +13,7 @@ from pp4.hold.clearing import clear
 from pp4.hold.exclusion import open_exclusion
 from pp4.hold.processes import Owned
 from tests.faults.windows import GPUS, PATIENCE_S, gone, program, public, tombstone, until, window
+from tests.ssh.brief import Brief
 from tests.ssh.further import Hopping
 from tests.ssh.servers import needs_sshd
 
@@ -128,7 +129,9 @@ def test_a_far_host_out_of_reach_keeps_the_gpus_until_it_is_asked(near, far, hop
     _, said = one.wait()
     # the far end is over with its lease, but nobody has told the near host
     assert until(lambda: far.tombstone(one.far_hold))["why"] == "abandoned"
-    with pytest.raises(RefusedError) as raised, window(near):
+    # whoever asks from here on asks in vain, and briefly
+    brief = Brief(near).program
+    with pytest.raises(RefusedError) as raised, window(near, by=brief):
         pass
     assert raised.value.refusal.code is Code.QUARANTINED
     unproven = f"HOLD {one.far_hold} of hop-engine at {far.login()}, unproven"
@@ -137,7 +140,7 @@ def test_a_far_host_out_of_reach_keeps_the_gpus_until_it_is_asked(near, far, hop
     assert kept_back(near) == [[unproven]] * 2
     assert tombstone(near, one.hold) is None
     # out of reach still: asked in vain
-    assert recovered(near, one.hold)["unproven"] != []
+    assert recovered(near, one.hold, by=brief)["unproven"] != []
     far.server.start(far.server.port)
     told = recovered(near, one.hold)
     assert (told["state"], told["unproven"], told["survivors"]) == ("quarantined", [], [])
@@ -150,10 +153,10 @@ def test_a_far_host_out_of_reach_keeps_the_gpus_until_it_is_asked(near, far, hop
         assert require_over(near, far, one)[0] == "abandoned"
 
 
-def recovered(near, hold):
+def recovered(near, hold, by=program):
     """The receipt of ``pp4 hold recover``."""
     done = subprocess.run(
-        program("pp4.hold.recovery", hold),
+        by("pp4.hold.recovery", hold),
         env={
             **os.environ,
             "PP4_STATE_DIR": str(near / "state"),

@@ -6,6 +6,7 @@ import os
 import platform
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,31 +25,66 @@ from pp4.receipts.digests import installed_source, sha256_hex
 from pp4.wire.hops import Brought, FarStep, Recorded, part_of
 from tests.faults.windows import PATIENCE_S, gone, tokens, tombstone, until, window
 from tests.faults.windows import asked as asking
-from tests.ssh.further import books, drill
+from tests.ssh.further import Further, books, drill
 from tests.ssh.relays import Relay
-from tests.ssh.servers import fingerprint, needs_sshd
+from tests.ssh.servers import Sshd, fingerprint, needs_sshd
 
 pytestmark = needs_sshd
 ORIGIN = "00000000000000aa"
 EVERY = ["plain", "deaf", "setsid", "twice"]
 
 
-def test_a_hop_runs_a_far_step_and_leaves_nothing(near, far):
-    with window(near) as one:
-        hopped = one.hop("engine", far.login(), drill(answer={"n": 7}, start=EVERY))
-        (told,) = one.watching.items
-        known = tokens(told["pid"], *told["pids"])
-        supervisor = far.supervisor(hopped.hold)
-    assert hopped.facts == {"n": 7}
-    assert hopped.tombstone == far.tombstone(hopped.hold)
-    assert (hopped.tombstone["why"], hopped.tombstone["survivors"]) == ("done", [])
-    assert far.registration(hopped.hold)["parent"]["hold"] == one.granted.hold
-    assert hopped.tombstone["fence"] == str(one.granted.fence)
-    assert books(one, 1, "closed")["tombstone"] == hopped.tombstone
-    assert one.tombstone == tombstone(near, one.granted.hold)
+@pytest.fixture(scope="module")
+def hopped(tmp_path_factory):
+    """One hop that did what it was asked for, which several tests look at."""
+    near, there = (tmp_path_factory.mktemp(name) for name in ("near", "there"))
+    server = Sshd(there / "sshd")
+    try:
+        far = Further(server, there / "further")
+        with window(near, bound_s=300.0) as one:
+            found = one.hop("engine", far.login(), drill(answer={"n": 7}, start=EVERY))
+            (told,) = one.watching.items
+            known = tokens(told["pid"], *told["pids"])
+            supervisor = far.supervisor(found.hold)
+        yield SimpleNamespace(
+            near=near, far=far, one=one, found=found, known=known, supervisor=supervisor
+        )
+    finally:
+        server.stop()
+
+
+def test_a_hop_runs_a_far_step_and_leaves_nothing(hopped):
+    one, far, found = hopped.one, hopped.far, hopped.found
+    assert found.facts == {"n": 7}
+    assert found.tombstone == far.tombstone(found.hold)
+    assert (found.tombstone["why"], found.tombstone["survivors"]) == ("done", [])
+    assert far.registration(found.hold)["parent"]["hold"] == one.granted.hold
+    assert found.tombstone["fence"] == str(one.granted.fence)
+    assert books(one, 1, "closed")["tombstone"] == found.tombstone
+    assert one.tombstone == tombstone(hopped.near, one.granted.hold)
     assert one.tombstone["why"] == "done"
-    assert gone(known)
-    until(lambda: not supervisor.alive())
+    assert gone(hopped.known)
+    until(lambda: not hopped.supervisor.alive())
+
+
+def test_a_far_deadline_comes_before_the_near_one(hopped):
+    # both hosts are this machine, so that their boot times may be compared for once
+    far_end = int(hopped.far.registration(hopped.found.hold)["deadline_boottime_ns"])
+    near_end = hopped.one.granted.deadline_boottime_ns
+    assert far_end < near_end
+    # what the far end keeps for itself is kept of what the near end gives it
+    left_s = (near_end - far_end) / 1e9
+    assert 0.05 * 270 < left_s < 270
+
+
+def test_the_journal_names_every_hop_and_its_end_and_no_address(hopped):
+    held = hopped.near / "state" / "holds" / hopped.one.granted.hold
+    text = (held / "journal.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    told = [(line["event"], line["found"]) for line in lines if line["step"] == "hop-engine"]
+    assert told == [("hop", None), ("hop-end", "tombstone: done")]
+    assert hopped.far.login().address not in text
+    assert hopped.far.login().identity_file not in text
 
 
 def words_of(near, data=b"brought" * 1000, name="words", **different):
@@ -65,17 +101,6 @@ def refused(one, far, step, files=(), name="engine", **login):
     with pytest.raises(Pp4Error) as raised:
         one.hop(name, far.login(**login), step, files)
     return raised.value.refusal
-
-
-def test_a_far_deadline_comes_before_the_near_one(near, far):
-    with window(near, bound_s=300.0) as one:
-        hopped = one.hop("engine", far.login(), drill(answer={}))
-    # both hosts are this machine, so that their boot times may be compared for once
-    far_end = int(far.registration(hopped.hold)["deadline_boottime_ns"])
-    assert far_end < one.granted.deadline_boottime_ns
-    # what the far end keeps for itself is kept of what the near end gives it
-    left_s = (one.granted.deadline_boottime_ns - far_end) / 1e9
-    assert 0.05 * 270 < left_s < 270
 
 
 def test_one_machine_and_one_directory_may_be_both_ends(near, far):
@@ -130,17 +155,6 @@ def test_the_step_of_a_hop_is_started_by_its_own_verb_alone(near):
             with pytest.raises(Pp4Error) as raised:
                 one.run(label, module, {})
             assert raised.value.refusal.expected == "the verb hop for a hop"
-
-
-def test_the_journal_names_every_hop_and_its_end_and_no_address(near, far):
-    with window(near) as one:
-        one.hop("engine", far.login(), drill(answer={}))
-    text = (near / "state" / "holds" / one.granted.hold / "journal.jsonl").read_text()
-    lines = [json.loads(line) for line in text.splitlines()]
-    told = [(line["event"], line["found"]) for line in lines if line["step"] == "hop-engine"]
-    assert told == [("hop", None), ("hop-end", "tombstone: done")]
-    assert far.login().address not in text
-    assert far.login().identity_file not in text
 
 
 # -- an answer that was lost ----------------------------------------------------------------
@@ -241,13 +255,13 @@ def test_a_file_with_another_digest_is_not_even_sent(near, far):
     assert far.holds() == []
 
 
-@pytest.mark.parametrize("target", ["../words", "/tmp/words", "a/../../words", "", ".", "a//b"])
-def test_a_name_that_leaves_the_directory_is_refused(near, target):
+def test_a_name_that_leaves_the_directory_is_refused(near):
     with window(near) as one:
-        part = put(one, b"x")
-        with pytest.raises(Pp4Error) as raised:
-            one.place(part, target, sha256_hex(b"x"), 1)
-    assert raised.value.refusal.code is Code.BAD_INPUT
+        for target in ("../words", "/tmp/words", "a/../../words", "", ".", "a//b"):
+            part = put(one, b"x")
+            with pytest.raises(Pp4Error) as raised:
+                one.place(part, target, sha256_hex(b"x"), 1)
+            assert raised.value.refusal.code is Code.BAD_INPUT, target
 
 
 def put(one, data, name=None):

@@ -32,6 +32,7 @@ from tests.unit.hold.written import (
     write_hold,
     zombie,
 )
+from tests.unit.processes import halt
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a host's directory")
 
@@ -83,7 +84,7 @@ def test_a_holder_that_nobody_reaped_is_dead(exclusion):
     with living() as holder:
         write_hold(exclusion, "a" * 16, holder=holder)
         assert one_hold(exclusion).state == "open"
-        os.kill(holder.pid, signal.SIGSTOP)
+        halt(holder.pid)
         assert one_hold(exclusion).state == "open"
         zombie(holder)
         assert one_hold(exclusion).state == "lost"

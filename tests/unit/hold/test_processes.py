@@ -21,6 +21,7 @@ from pp4.hold.processes import (
     start_token,
     token_in,
 )
+from tests.unit.processes import halt
 
 LONG = 60.0
 names = st.binary(min_size=0, max_size=15)
@@ -85,7 +86,7 @@ def test_a_running_process_with_an_odd_name_is_alive_until_it_is_not(child):
     assert token is not None
     owned = Owned(child.pid, token, "odd")
     assert owned.alive()
-    os.kill(child.pid, signal.SIGSTOP)
+    halt(child.pid)
     assert owned.alive()
     os.kill(child.pid, signal.SIGKILL)
     deadline = time.monotonic() + LONG

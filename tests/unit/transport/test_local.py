@@ -12,6 +12,7 @@ from pp4.clock import Deadline, SystemClock
 from pp4.errors import Code, RefusedError, TimedOutError, WrongError
 from pp4.transport.local import LocalTransport
 from pp4.wire import MAX_FRAME, Event, Reply, Request
+from tests.unit.processes import halt
 
 ROOT = Path(__file__).parents[3]
 SHORT, LONG = 0.3, 60.0
@@ -124,7 +125,7 @@ def test_a_silent_process_ends_the_wait_at_its_deadline_and_is_named(start):
 
 def test_a_stopped_process_ends_the_wait_and_can_still_be_killed(start):
     channel = ready(start('say("ready"); wait()'))
-    os.kill(channel.pid, signal.SIGSTOP)
+    halt(channel.pid)
     timed_out(channel.receive, after(SHORT))
     assert channel.stop(0.1) == -signal.SIGKILL
     assert gone(channel.pid)

@@ -22,6 +22,7 @@ from tests.ssh.hosts import (
     timed_out,
     within,
 )
+from tests.unit.processes import halt
 
 
 @pytest.fixture
@@ -129,7 +130,7 @@ def test_a_stopped_program_ends_every_wait(host):
     said = b""
     while not said.endswith(b"\n"):
         said += read_exactly(stream, 1)
-    os.kill(int(said), signal.SIGSTOP)
+    halt(int(said))
     timed_out(stream.read, after(SHORT))
     timed_out(stream.write, b"x" * (1 << 20), after(SHORT))
     timed_out(stream.finish, after(SHORT))

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.unit.processes import running, within
+from tests.unit.processes import halt, running, within
 from tests.unit.worker.owners import HASTY, case
 
 STREAM = {"batch": 1, "n_out": 1, "cached": "mixed", "seed": 7, "blocks": 1}
@@ -66,7 +66,7 @@ def test_a_reply_that_was_kept_ends_the_health_and_says_why(owner):
 
 def test_a_block_that_did_not_end_in_time_ends_the_health(owner):
     owner.fresh()
-    os.kill(owner.pids[0], signal.SIGSTOP)
+    halt(owner.pids[0])
     reply = owner.reply("block", case=case(), limit_s=0.5)
     assert reply.refusal["code"] == "STEP_TIMEOUT"
     os.kill(owner.pids[0], signal.SIGCONT)

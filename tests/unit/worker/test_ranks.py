@@ -1,7 +1,6 @@
 """The owner's end of a pair: what is left where a fork, a pipe or a rank lets it down."""
 
 import os
-import signal
 
 import pytest
 
@@ -10,6 +9,7 @@ from pp4.worker import ranks
 from pp4.worker.compiling import Homes
 from pp4.worker.device import Seats
 from pp4.worker.ranks import Pair
+from tests.unit.processes import halt
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_child_that_cannot_close_ends_and_leaves_its_sibling_alone(homes, monk
 def test_a_request_that_was_torn_breaks_the_pair(homes):
     pair = Pair(homes, Seats())
     try:
-        os.kill(pair[1].pid, signal.SIGSTOP)
+        halt(pair[1].pid)
         ballast = {"text": "x" * (1 << 20)}
         with pytest.raises(TimedOutError):
             pair.both("identity", ({}, ballast), 1.0)
