@@ -22,6 +22,7 @@ PATIENCE_S = 240.0
 # One tile of one row shows what a whole shard would: the interpreter is slow.
 _SMALL = {
     "select": lambda given: {"columns": given["tile"] - 3},
+    "look_into": lambda given: {"columns": given["tile"] - 3},
     "dependent": lambda given: {"rows": 64},
 }
 

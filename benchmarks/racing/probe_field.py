@@ -39,9 +39,10 @@ def _steps():
     for tile in TILES:
         for warps in WARPS:
             given = {"tile": tile, "warps": warps}
-            what = f"top 32 of each tile, tile {tile}, {warps} warps"
+            what = f"32 best groups of each tile, tile {tile}, {warps} warps"
             yield Step(f"select_{tile}_{warps}", "select", what, given, batched=True)
-    yield Step("merge", "merge", "top 32 of 32 lists of 32", batched=True)
+    yield Step("merge", "merge", "32 best of 32 lists of 32", batched=True)
+    yield Step("look_into", "look_into", "top 32 of 32 groups", {"tile": 2048}, batched=True)
     yield Step("draw", "draw", "union of 64, tickets, draw", batched=True)
     yield Step("exchange_flag", "flag", "32 words one way, flag by release and acquire", {}, PAIR)
     yield Step("exchange_word", "word", "32 words one way, epoch inside the words", {}, PAIR)

@@ -6,7 +6,7 @@ Loops are whiles: the interpreter of Triton 3.6 does not count to an argument.
 import triton
 import triton.language as tl
 
-from pp4.kernels.device import bitonic, chain, exchange, outcome, tile
+from pp4.kernels.device import bitonic, chain, columns, exchange, outcome, tile
 from pp4.kernels.faults import Fault
 
 _PROTOCOL = tl.constexpr(int(Fault.PROTOCOL))
@@ -48,25 +48,45 @@ def dependent(table, at, steps: tl.int32, WIDTH: tl.constexpr):
     tl.store(at, token)
 
 
-@triton.jit(do_not_specialize=["size", "stride"])
-def select(logits, bias, out, size: tl.int32, stride: tl.int32, TILE: tl.constexpr,
-           GROUP: tl.constexpr):  # fmt: skip
-    """The top 32 of each tile of each row, of a cached bias row."""
+@triton.jit(do_not_specialize=["size", "stride128"])
+def select(logits, bias, out, size: tl.int32, stride128: tl.int32, TILE: tl.constexpr,
+           GROUP: tl.constexpr, BITS: tl.constexpr, INTERPRETED: tl.constexpr):  # fmt: skip
+    """The 32 best groups of each tile of each row, of a cached bias row."""
     row = tl.program_id(1).to(tl.int64)
-    offset = tl.program_id(0) * TILE
+    number = tl.program_id(0)
+    offset = number * TILE
+    stride = stride128.to(tl.int64) * 128
+    here = logits + row * stride
     head = (True, bias + row * stride, bias, bias)
-    keys, _ = tile.tile_top32(logits + row * stride, head, size, offset, TILE, GROUP, 1)
-    words = tile.tile_words(0, offset, keys, TILE)
-    place = (row * tl.num_programs(0) + tl.program_id(0)) * 32 + tl.arange(0, 32)
-    tl.store(out + place, words)
+    base = tile.load(here, offset, size, stride, TILE)
+    best = tile.best_groups(
+        base, here, head, size, stride, offset, TILE, GROUP, TILE, 1, INTERPRETED
+    )
+    keys = tile.group_keys(best, number * (TILE // GROUP), BITS)
+    place = (row * tl.num_programs(0) + number) * 32 + tl.arange(0, 32)
+    tl.store(out + place, bitonic.top32(keys, TILE // GROUP))
 
 
 @triton.jit
 def merge(lists, out, LISTS: tl.constexpr, PADDED: tl.constexpr):
-    """The top 32 of the lists of a row's tiles."""
+    """The 32 best keys of the lists of a row's tiles."""
     row = tl.program_id(0).to(tl.int64)
-    words = chain.row_top32(lists + row * LISTS * 32, LISTS, PADDED)
-    tl.store(out + row * 32 + tl.arange(0, 32), words)
+    keys = chain.merged(lists + row * LISTS * 32, LISTS, PADDED)
+    tl.store(out + row * 32 + tl.arange(0, 32), keys)
+
+
+@triton.jit(do_not_specialize=["size", "stride"])
+def look_into(logits, bias, keys, out, size: tl.int32, stride: tl.int64, TILE: tl.constexpr,
+              TILES: tl.constexpr, GROUP: tl.constexpr, BITS: tl.constexpr):  # fmt: skip
+    """The 32 best columns of 32 groups of a cached row."""
+    row = tl.program_id(0).to(tl.int64)
+    place = tl.arange(0, 32)
+    words = columns.top32(
+        tl.load(keys + row * 32 + place), keys, (logits + row * stride, stride, 1, stride),
+        (True, bias + row * stride, bias, bias), (0, size, 2 * size),
+        TILES, TILE, GROUP, TILE, BITS, 1,
+    )  # fmt: skip
+    tl.store(out + row * 32 + place, words)
 
 
 @triton.jit
@@ -78,7 +98,8 @@ def draw(both, keys, out):
     union = bitonic.union32(tl.load(lists + place), tl.load(lists + 63 - place))
     position = tl.full([], 5, tl.int32)
     round = tl.full([], 9, tl.int32)
-    count, chosen = outcome._drawn(union, union > 0, (tl.load(keys + row), position, round))
+    counter = (tl.load(keys + row), position, round)
+    count, chosen = outcome._drawn(union, tl.max(union, 0), union > 0, counter)
     tl.store(out + row * 33 + place, count)
     tl.store(out + row * 33 + 32, chosen)
 

@@ -15,7 +15,9 @@ from benchmarks.racing.contenders import Absent
 from benchmarks.racing.field import DEPTH
 from pp4.kernels import dyadic24, philox, reference
 from pp4.kernels.dyadic24 import WIDTH
+from pp4.kernels.geometry import Geometry
 from pp4.kernels.head import values_of
+from pp4.kernels.layout import NARROW_BITS, WIDE_BITS
 from pp4.kernels.sampled_fused import interpreted
 
 COLUMNS = 64640
@@ -125,6 +127,7 @@ def dependent(device, batch, *, rows):
 
 def select(device, batch, *, tile, warps, columns=COLUMNS):
     """Tiles of a shard, cached rows."""
+    geometry = Geometry(vocab=2 * columns, split=columns, tile=tile)
     stride = -(-columns // 128) * 128
     shape = (batch, stride)
     logits, bias = (places.normal(seed, shape, 3.0, device) for seed in (21, 22))
@@ -132,12 +135,16 @@ def select(device, batch, *, tile, warps, columns=COLUMNS):
     out = torch.zeros((batch, tiles, WIDTH), dtype=torch.int64, device=device)
 
     def check(chains):
-        rows = reference.conditioned(values_of(logits), values_of(bias))
-        ids = ((out & 0xFFFFFFFF) ^ 0xFFFFFFFF).tolist()
+        rows = reference.conditioned(values_of(logits), values_of(bias))[:, :columns]
+        found = ((out & 0xFFFFFFFF) ^ 0xFFFFFFFF).tolist()
+        missing = -columns % geometry.group
+        padded = np.pad(rows, ((0, 0), (0, missing)), constant_values=-np.inf)
+        groups = padded.reshape(batch, -1, geometry.group).max(axis=2)
         for row, number in itertools.product(range(batch), range(tiles)):
-            part = rows[row, number * tile : min(columns, (number + 1) * tile)]
-            best = [number * tile + place for place in reference.top_ids(part)]
-            if ids[row][number][: len(best)] != best:
+            first = number * geometry.groups
+            part = groups[row, first : first + geometry.groups]
+            best = [first + place for place in reference.top_ids(part)]
+            if found[row][number][: len(best)] != best:
                 return [f"tile {number} of row {row}"]
         return []
 
@@ -145,8 +152,9 @@ def select(device, batch, *, tile, warps, columns=COLUMNS):
         kernels.select,
         (tiles, batch),
         lambda index: {
-            "logits": logits, "bias": bias, "out": out, "size": columns, "stride": stride,
-            "TILE": tile, "GROUP": min(8, tile // WIDTH),
+            "logits": logits, "bias": bias, "out": out, "size": columns,
+            "stride128": stride // 128, "TILE": tile, "GROUP": geometry.group, "BITS": WIDE_BITS,
+            "INTERPRETED": interpreted(kernels.select),
         },
         check,
         options={"num_warps": warps, "enable_fp_fusion": False},
@@ -162,9 +170,13 @@ def _words(seed, batch, lists, device):
 
 
 def merge(device, batch):
-    """The lists of one row's tiles."""
-    lists = _words(31, batch, _LISTS, device)
-    out = torch.zeros((batch, WIDTH), dtype=torch.int64, device=device)
+    """The lists of one row's tiles, of which every other one rises."""
+    words = _words(31, batch, _LISTS, device)
+    falling = ((words >> 32) - 0xC000 << NARROW_BITS | words & (1 << NARROW_BITS) - 1).int()
+    falling = falling.sort(dim=2, descending=True).values
+    rises = (torch.arange(_LISTS, device=device) % 2 == 1)[:, None]
+    lists = torch.where(rises, falling.flip(2), falling).contiguous()
+    out = torch.zeros((batch, WIDTH), dtype=torch.int32, device=device)
 
     def check(chains):
         best = lists.flatten(1).sort(dim=1, descending=True).values[:, :WIDTH]
@@ -177,6 +189,45 @@ def merge(device, batch):
         check,
         options={"num_warps": 4},
     )
+
+
+def look_into(device, batch, *, tile, columns=COLUMNS):
+    """32 groups of a row, scattered over it."""
+    geometry = Geometry(vocab=2 * columns, split=columns, tile=tile)
+    stride = geometry.stride
+    logits, bias = (places.normal(seed, (batch, stride), 3.0, device) for seed in (21, 22))
+    groups = columns // geometry.group
+    chosen = torch.stack(
+        [
+            torch.randperm(groups, generator=torch.Generator().manual_seed(row))[:WIDTH]
+            for row in range(batch)
+        ]
+    )
+    keys = (1 << WIDE_BITS) | ((1 << WIDE_BITS) - 1 - chosen)
+    keys, out = keys.to(device), torch.zeros((batch, WIDTH), dtype=torch.int64, device=device)
+
+    def check(chains):
+        rows = reference.conditioned(values_of(logits), values_of(bias))
+        ids = ((out & 0xFFFFFFFF) ^ 0xFFFFFFFF).tolist()
+        wrong = []
+        for row in range(batch):
+            first = chosen[row].sort().values[:, None] * geometry.group
+            places_of = (first + torch.arange(geometry.group)).flatten().tolist()
+            best = [places_of[place] for place in reference.top_ids(rows[row, places_of])]
+            wrong += _wrong(ids[row] == best, f"row {row}")
+        return wrong
+
+    return Probe(
+        kernels.look_into,
+        (batch,),
+        lambda index: {
+            "logits": logits, "bias": bias, "keys": keys, "out": out, "size": columns,
+            "stride": stride, "TILE": tile, "TILES": geometry.tiles, "GROUP": geometry.group,
+            "BITS": WIDE_BITS,
+        },
+        check,
+        options=geometry.options(),
+    )  # fmt: skip
 
 
 def draw(device, batch):
@@ -245,7 +296,7 @@ def word(device, batch, link):
 
 
 _TYPES = {torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64"}
-_WIDE = ("own_workspace", "peer_workspace", "start", "budget", "max_polls")
+_WIDE = ("stride", "own_workspace", "peer_workspace", "start", "budget", "max_polls")
 
 
 def compiled(probe, arch=90):

@@ -17,6 +17,7 @@ import torch
 from pp4.errors import BadInputError
 from pp4.kernels import dyadic24, sampled_fused
 from pp4.kernels.head import Head, patterns, sharded
+from pp4.kernels.layout import HELPED
 from pp4.kernels.link import Link
 from pp4.kernels.reference import Row
 from pp4.kernels.sampled_fused import GREEDY, INACTIVE, SAMPLED
@@ -150,9 +151,11 @@ class SampledBlock:
         self.q = make(batch, n_out, dyadic24.WIDTH, dtype=torch.float32)
         self.token, self.error = make(batch, n_out), make(batch, n_out)
         self.stamp, self.waited = (make(batch, n_out, dtype=torch.int64) for _ in range(2))
-        lists = shards * (geometry.tiles + 1) * dyadic24.WIDTH
-        self.candidates = make(batch, lists, dtype=torch.int64)
-        self.retired = make(batch, 3, dtype=torch.int64)
+        scratch = geometry.scratch_words(batch, shards)
+        self.candidates = make(scratch, dtype=torch.int64)
+        # tiles of each row, slices of each tile of the shared rows
+        counters = batch + HELPED * shards * geometry.tiles
+        self.retired = make(counters, dtype=torch.int64)
 
     def _check_buffers(self, given: Buffers, device: torch.device) -> None:
         """Refuse buffers that the kernel would read beyond or otherwise than they are."""

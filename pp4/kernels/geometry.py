@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pp4.errors import BadInputError
+from pp4.kernels.layout import HELPED, NARROW_BITS, WIDE_BITS
 
 WIDTH = 32
 STRIDE = 128
 """Rows of shards are padded to a multiple of this many elements."""
+GROUP = 4
+"""Columns that a tile compares by their best."""
+SPAN_OF_A_WARP = 32
+"""Columns that a warp multiplies with W2 at once, one a lane."""
+REGISTERS = 128
+"""Of a thread at most.  Products with W2 would take more, in blocks that have none too."""
 MAX_VOCAB = (1 << 31) - 1
 MAX_TILES = 1024
 MAX_TILE = 1 << 15
@@ -18,8 +25,8 @@ def _power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
 
 
-def _padded_power(value: int, least: int) -> int:
-    return max(least, 1 << (value - 1).bit_length())
+def _padded_power(value: int) -> int:
+    return 1 << (value - 1).bit_length()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,32 @@ class Geometry:
         """Tiles of a shard, the same on both ranks so that both run the same binary."""
         return -(-self.widest // self.tile)
 
+    @property
+    def group(self) -> int:
+        """Neighbours that a tile compares by their best: a tile has 32 groups at least."""
+        return min(GROUP, self.tile // WIDTH)
+
+    @property
+    def groups(self) -> int:
+        """Groups of a tile."""
+        return self.tile // self.group
+
+    def bits(self, shards: int) -> int:
+        """Bits of the number of a group, over all shards of a launch."""
+        groups = shards * self.tiles * self.groups
+        return NARROW_BITS if groups <= 1 << NARROW_BITS else WIDE_BITS
+
+    def scratch_words(self, batch: int, shards: int) -> int:
+        """int64 words that the launches of a batch leave to each other's blocks.
+
+        Of each row 32 words of the peer and a list of 32 keys for each tile; of the few rows that
+        all blocks share a key for each group, which no batch makes more.
+        """
+        in_a_word = 2 if self.bits(shards) == NARROW_BITS else 1
+        lists = shards * self.tiles
+        keys = batch * (in_a_word + lists) * WIDTH + HELPED * lists * self.groups
+        return -(-keys // in_a_word)
+
     def constants(self, *, shards: int, interpreted: bool) -> dict[str, int | bool]:
         """Compile-time arguments of the kernel: 1 shard for a rank of a pair, 2 for solo."""
         if shards not in (1, 2):
@@ -92,14 +125,19 @@ class Geometry:
         return {
             "SHARDS": shards,
             "TILES": self.tiles,
-            "PADDED_TILES": _padded_power(self.tiles, 4),
+            "PADDED_LISTS": _padded_power(shards * self.tiles),
             "TILE": self.tile,
-            "GROUP": min(8, self.tile // WIDTH),
+            "GROUP": self.group,
+            "SPAN": min(SPAN_OF_A_WARP * self.warps, self.tile),
+            "BITS": self.bits(shards),
             "RANK_DIM": self.rank_dim,
             "HAS_MAP": self.mapped,
             "INTERPRETED": interpreted,
         }
 
     def options(self) -> dict[str, int | bool]:
-        """Compiler options: no fusion of products and sums, since it would change roundings."""
-        return {"num_warps": self.warps, "enable_fp_fusion": False}
+        """Compiler options: no fusion of products and sums, since it would change roundings.
+
+        Registers are few enough that a multiprocessor holds four blocks of four warps.
+        """
+        return {"num_warps": self.warps, "enable_fp_fusion": False, "maxnreg": REGISTERS}

@@ -33,12 +33,14 @@ def fenced(tensor):
     whole.copy_(tensor.reshape(-1))
     return whole.view(tensor.shape)
 
-def inside(vocab, tile, finite, cached, missing):
-    logits = np.full(vocab, -np.inf, np.float32)
-    logits[:finite] = 1
+def inside(vocab, tile, finite, rows, cached, missing):
+    logits = np.full((rows, vocab), -np.inf, np.float32)
+    logits[:, :finite] = 1
     case = plain(logits, tile=tile, split=vocab // 2)
-    case = dataclasses.replace(case, cached=range(vocab) if cached else ())
-    block = case.block(SoloLink(1))
+    # one warp: the tiles have slices that the blocks of other rows take
+    narrow = dataclasses.replace(case.geometry, warps=1)
+    case = dataclasses.replace(case, geometry=narrow, cached=range(vocab) if cached else ())
+    block = case.block(SoloLink(rows))
     for owner, names in (
         (block, "logits chain ids q token error stamp candidates retired mode key position round"),
         (block.head, "w1 w2 bias slot_of"),
@@ -46,7 +48,7 @@ def inside(vocab, tile, finite, cached, missing):
         for name in names.split():
             object.__setattr__(owner, name, fenced(getattr(owner, name)))
     if missing:
-        block.candidates = fenced(block.candidates[:, :-missing])
+        block.candidates = fenced(block.candidates[:-missing])
     block.run()
     check(case, block.outputs())
 
@@ -57,11 +59,12 @@ for numbers in json.loads(sys.argv[1]):
 
 
 SHAPES = {
-    "one tile": (64, 32, 64),
+    "one tile": (64, 32, 64, 1),
     # five lists are padded to eight, and the padding lies past the end of the scratch
-    "five tiles, one candidate": (300, 32, 1),
-    "five tiles, few": (300, 32, 40),
-    "ragged": (259, 128, 259),
+    "five tiles, one candidate": (300, 32, 1, 1),
+    "five tiles, few": (300, 32, 40, 1),
+    "ragged": (259, 128, 259, 1),
+    "rows that are shared, and one more": (259, 128, 259, 5),
 }
 CASES = {
     (name, cached): [*shape, cached == "cached", 0]
@@ -96,7 +99,8 @@ def test_every_access_stays_inside(ran, name, cached):
 
 def test_the_fence_is_seen():
     good = CASES["one tile", "uncached"]
-    # the last list is cut off, so the kernel must run into the page behind it
-    done, through = run(good, [*SHAPES["one tile"], True, 32])
+    # the last list is cut off, with what lies behind it for rows that are shared: 32 keys of
+    # 4 bytes, and as many for each of 2 tiles of 4 rows
+    done, through = run(good, [*SHAPES["one tile"], True, 16 + 4 * 2 * 16])
     assert done.returncode < 0
     assert through == [good]

@@ -54,7 +54,8 @@ def test_no_run_time_value_is_compiled_in(tmp_path):
     found = json.loads(done.stdout)
     names = [name for name, *_ in found["parameters"]]
     shapes = {
-        "SHARDS", "TILES", "PADDED_TILES", "TILE", "GROUP", "RANK_DIM", "HAS_MAP", "INTERPRETED",
+        "SHARDS", "TILES", "PADDED_LISTS", "TILE", "GROUP", "SPAN", "BITS", "RANK_DIM", "HAS_MAP",
+        "INTERPRETED",
     }  # fmt: skip
     assert names[: -len(shapes)] == found["pointers"] + found["scalars"]
     assert set(names[-len(shapes) :]) == shapes

@@ -55,7 +55,8 @@ def _union(falling, rising, out):
 @triton.jit
 def _allocate(values, used, ticket, out, chosen):
     place = tl.arange(0, 32)
-    count = tickets.allocate(tl.load(values + place), tl.load(used + place) != 0)
+    found = tl.load(values + place)
+    count = tickets.allocate(found, tl.load(used + place) != 0, tl.load(values))
     tl.store(out + place, count)
     tl.store(chosen, tickets.draw(count, tl.load(ticket)))
 

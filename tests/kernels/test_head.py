@@ -21,13 +21,15 @@ def test_geometry_of_a_production_vocabulary():
     geometry = Geometry(vocab=129280, split=64640)
     assert geometry.bounds == ((0, 64640), (64640, 129280))
     assert (geometry.tiles, geometry.stride) == (32, 64640)
-    assert geometry.options() == {"num_warps": 4, "enable_fp_fusion": False}
+    assert geometry.options() == {"num_warps": 4, "enable_fp_fusion": False, "maxnreg": 128}
     assert geometry.constants(shards=1, interpreted=False) == {
         "SHARDS": 1,
         "TILES": 32,
-        "PADDED_TILES": 32,
+        "PADDED_LISTS": 32,
         "TILE": 2048,
-        "GROUP": 8,
+        "GROUP": 4,
+        "SPAN": 128,
+        "BITS": 15,
         "RANK_DIM": 256,
         "HAS_MAP": False,
         "INTERPRETED": False,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pp4.kernels.block import Request
 from pp4.kernels.faults import Fault
 from pp4.kernels.geometry import Geometry
+from pp4.kernels.layout import NARROW_BITS, WIDE_BITS
 from tests.kernels.cases import (
     check,
     differences,
@@ -232,3 +233,11 @@ def test_a_rank_dimension_of_one_and_a_vocabulary_of_two():
     )
     _, outputs = solo(case)
     check(case, outputs)
+
+
+def test_more_groups_than_a_narrow_key_has_numbers_for():
+    values = np.random.default_rng(9).choice([0x3F80, 0x3F81, 0xBF80], 140_000)
+    case = plain(from_patterns(values), tile=16384)
+    assert case.geometry.bits(shards=2) == WIDE_BITS
+    assert dataclasses.replace(case.geometry, vocab=131_072, split=65_536).bits(2) == NARROW_BITS
+    check(case, solo(case)[1])

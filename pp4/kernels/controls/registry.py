@@ -13,6 +13,7 @@ from pp4.kernels.controls.edits import Edit, Mutant
 _FUSED: Final = "sampled_fused.py"
 _TILE: Final = "device/tile.py"
 _CHAIN: Final = "device/chain.py"
+_COLUMNS: Final = "device/columns.py"
 _MEETING: Final = "device/meeting.py"
 _OUTCOME: Final = "device/outcome.py"
 _EXCHANGE: Final = "device/exchange.py"
@@ -64,9 +65,9 @@ _PROTOCOL: Final = (
                 """\
     if fault == 0:
         tl.store(epochs + row, epoch)
-    return union, fault
+    return fault
 """,
-                "    return union, fault\n",
+                "    return fault\n",
             ),
         ),
     ),
@@ -82,13 +83,9 @@ _PROTOCOL: Final = (
             Edit(
                 _EXCHANGE,
                 """\
-        mov.u32 verdict, 3;
-        ld.acquire.gpu.global.s64 word, [$5];
-        setp.ne.s64 stop, word, 0;
-        @stop bra TELL;
-        ld.acquire.sys.global.s64 word, [$6];
-        setp.ne.s64 stop, word, 0;
-        @stop bra TELL;
+        or.b64 own, own, told;
+        setp.ne.s64 stop, own, 0;
+        @stop bra STICKY;
 """,
                 "",
             ),
@@ -135,10 +132,12 @@ _PROTOCOL: Final = (
         "padded_exchange",
         "Padded rows are tested, exchanged and reported like live ones",
         (
-            Edit(_FUSED, "    if mode != _INACTIVE:\n", "    if mode >= _INACTIVE:\n"),
             Edit(
-                _FUSED, "            if mode == _INACTIVE:\n", "            if mode < _INACTIVE:\n"
+                _FUSED,
+                "        if (mode != _INACTIVE) & known:\n",
+                "        if (mode >= _INACTIVE) & known:\n",
             ),
+            Edit(_FUSED, "        if kind == _INACTIVE:\n", "        if kind < _INACTIVE:\n"),
         ),
     ),
 )
@@ -148,16 +147,17 @@ _SELECTION: Final = (
         "swapped_bounds",
         "Each shard takes the id bounds of the other",
         (
-            Edit(_FUSED, "    upper = (rank + shard) > 0\n", "    upper = (rank + shard) == 0\n"),
+            Edit(_FUSED, "tl.where((rank + shard) > 0,", "tl.where((rank + shard) == 0,"),
+            Edit(_COLUMNS, "    upper = (shard + rank) > 0\n", "    upper = (shard + rank) == 0\n"),
             Edit(
                 _FUSED,
-                "                    peer_first = tl.where(rank == 0, split, 0)\n",
-                "                    peer_first = tl.where(rank == 0, 0, split)\n",
+                "                peer_first = tl.where(rank == 0, split, 0)\n",
+                "                peer_first = tl.where(rank == 0, 0, split)\n",
             ),
             Edit(
                 _FUSED,
-                "                    peer_last = tl.where(rank == 0, vocab, split)\n",
-                "                    peer_last = tl.where(rank == 0, split, vocab)\n",
+                "                peer_last = tl.where(rank == 0, vocab, split)\n",
+                "                peer_last = tl.where(rank == 0, split, vocab)\n",
             ),
         ),
     ),
@@ -167,24 +167,15 @@ _SELECTION: Final = (
         (
             Edit(
                 _TILE,
-                "column = offset + (TILE - 1 - (keys & (TILE - 1)))",
-                "column = offset + (keys & (TILE - 1))",
+                "key = (image << BITS) | (((1 << BITS) - 1) - number)",
+                "key = (image << BITS) | number",
             ),
             Edit(
                 _TILE,
-                "((base + column).to(tl.int64) ^ words.ALL_ONES)",
-                "(base + column).to(tl.int64)",
+                "return (((1 << BITS) - 1) - (keys & ((1 << BITS) - 1))).to(tl.int32)",
+                "return (keys & ((1 << BITS) - 1)).to(tl.int32)",
             ),
-            Edit(
-                _TILE,
-                "bf16.image(pattern) * TILE + (TILE - 1 - place)",
-                "bf16.image(pattern) * TILE + place",
-            ),
-            Edit(
-                _TILE,
-                "group = (TILE - 1 - (best & (TILE - 1))) // GROUP",
-                "group = (best & (TILE - 1)) // GROUP",
-            ),
+            Edit(_COLUMNS, "(token.to(tl.int64) ^ words.ALL_ONES)", "token.to(tl.int64)"),
             Edit(
                 _MEETING,
                 "token = (found & words.ALL_ONES) ^ words.ALL_ONES",
@@ -203,8 +194,8 @@ _SELECTION: Final = (
         (
             Edit(
                 _FUSED,
-                "union, fault, mode == _SAMPLED, counter",
-                "union, fault, mode != _SAMPLED, counter",
+                "union, fault, kind == _SAMPLED, counter",
+                "union, fault, kind != _SAMPLED, counter",
             ),
         ),
     ),
@@ -215,12 +206,12 @@ _SELECTION: Final = (
     ),
     Mutant(
         "skip_bad_test",
-        "No tile looks for NaN or +inf",
+        "Nobody looks for NaN or +inf",
         (
             Edit(
-                _TILE,
-                "bad = tl.max((inside & bf16.is_bad(pattern)).to(tl.int32), 0)",
-                "bad = tl.min(pattern & 0, 0)",
+                _COLUMNS,
+                "    return tl.where(inside & bf16.is_bad(pattern), words.BAD, word)\n",
+                "    return word\n",
             ),
         ),
     ),

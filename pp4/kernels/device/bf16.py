@@ -8,6 +8,13 @@ patterns and integers both give the same bits.
 import triton
 import triton.language as tl
 
+MASKED = tl.constexpr(-0x80)
+"""The pattern of -inf, as an int16."""
+FIRST_FINITE = tl.constexpr(0x0080)
+"""The image of the lowest finite value; that of -inf is one below it."""
+LOWEST = tl.constexpr(-0x7F800001)
+""":func:`order` of -inf."""
+
 
 @triton.jit
 def widen(pattern):
@@ -39,7 +46,8 @@ def is_finite(pattern):
 def image(pattern):
     """BF16 pattern -> 16-bit integer that rises with the value; -0 takes the image of +0.
 
-    Finite values lie in 0x0080..0xFF7F, so 0 is free to mean "no candidate".
+    Finite values lie in FIRST_FINITE..0xFF7F, so 0 is free to mean "no candidate".  Below them is
+    -inf; above them are +inf and the NaN that :func:`round_to_bf16` gives.
     """
     plain = tl.where(pattern == 0x8000, 0, pattern)
     return tl.where(plain >= 0x8000, 0xFFFF - plain, plain | 0x8000)
@@ -50,3 +58,25 @@ def value_of(key):
     """Inverse of :func:`image`, as float32."""
     pattern = tl.where(key >= 0x8000, key & 0x7FFF, 0xFFFF - key)
     return (pattern << 16).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def order(total, INTERPRETED: tl.constexpr):
+    """A float32 sum -> int32 that rises with its value; NaN lies above everything.
+
+    A GPU's sums have one NaN, 0x7fffffff; the interpreter's can have a sign.
+    """
+    bits = total.to(tl.int32, bitcast=True)
+    if INTERPRETED:
+        bits = tl.where(total != total, 0x7FFFFFFF, bits)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+@triton.jit
+def image_of(ordered):
+    """:func:`order` of a float32 -> image of its BF16 rounding.
+
+    Rounding puts no two values into the other order, so of several the largest is rounded alone.
+    """
+    bits = ordered ^ ((ordered >> 31) & 0x7FFFFFFF)
+    return image(round_to_bf16(bits.to(tl.float32, bitcast=True)))

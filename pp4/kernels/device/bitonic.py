@@ -1,12 +1,12 @@
 """Exact top 32 of integer words by an explicit bitonic network.
 
 Words are distinct where they are not 0, so the order is total and the network's result is the one
-possible result.  A block that must fall the other way is complemented before its stage and back
-after it: ``~a < ~b`` exactly where ``a > b``, and every exchange then puts the larger first.
+possible result.
 
-The exchanges stand inside static loops, not in a function of their own: the interpreter pays about
-a millisecond for every call of a jit function.  An exchange at distance D reads [M, 32] as
-[pairs, 2, D] and orders the middle axis.
+An exchange at distance D reads [M, 32] as [pairs, 2, D].  Each word finds the other of its pair as
+the sum of both less itself, which a compiler turns into one shuffle and leaves every word where it
+is, and keeps the larger or the smaller of the two.  The exchanges stand inside static loops, not in
+a function of their own: the interpreter pays about a millisecond for every call of a jit function.
 """
 
 import triton
@@ -16,28 +16,28 @@ import triton.language as tl
 @triton.jit
 def _merge(x, M: tl.constexpr):
     """Bitonic lists -> lists that fall in even rows and rise in odd ones.  [M, 32] -> [M, 32]."""
-    turned = (0 - (tl.arange(0, M)[:, None] & 1)).to(x.dtype)
-    x = x ^ turned
+    half = tl.arange(0, 2)[None, :, None]
     for step in tl.static_range(5):
-        a, b = tl.split(tl.permute(tl.reshape(x, [M << step, 2, 16 >> step]), (0, 2, 1)))
-        pairs = tl.join(tl.maximum(a, b), tl.minimum(a, b))
-        x = tl.reshape(tl.permute(pairs, (0, 2, 1)), [M, 32])
-    return x ^ turned
+        pairs = tl.reshape(x, [M << step, 2, 16 >> step])
+        other = tl.sum(pairs, 1, keep_dims=True) - pairs
+        larger = ((tl.arange(0, M << step)[:, None, None] >> step) & 1) == half
+        kept = tl.where(larger, tl.maximum(pairs, other), tl.minimum(pairs, other))
+        x = tl.reshape(kept, [M, 32])
+    return x
 
 
 @triton.jit
 def _sort_lists(x, M: tl.constexpr):
     """Any lists -> lists that fall in even rows and rise in odd ones.  [M, 32] -> [M, 32]."""
-    place = tl.arange(0, 32)[None, :]
+    half = tl.arange(0, 2)[None, :, None]
     for stage in tl.static_range(4):
-        turned = (0 - ((place >> (stage + 1)) & 1)).to(x.dtype)
-        x = x ^ turned
         for step in tl.static_range(stage + 1):
             pairs = tl.reshape(x, [M * 16 >> (stage - step), 2, 1 << (stage - step)])
-            a, b = tl.split(tl.permute(pairs, (0, 2, 1)))
-            pairs = tl.join(tl.maximum(a, b), tl.minimum(a, b))
-            x = tl.reshape(tl.permute(pairs, (0, 2, 1)), [M, 32])
-        x = x ^ turned
+            other = tl.sum(pairs, 1, keep_dims=True) - pairs
+            block = tl.arange(0, M * 16 >> (stage - step))[:, None, None] >> step
+            larger = (block & 1) == half
+            kept = tl.where(larger, tl.maximum(pairs, other), tl.minimum(pairs, other))
+            x = tl.reshape(kept, [M, 32])
     return _merge(x, M)
 
 
@@ -59,6 +59,15 @@ def top32(x, N: tl.constexpr):
     """The 32 largest words in falling order.  [N] integers, N a power of two >= 32 -> [32]."""
     lists = _sort_lists(tl.reshape(x, [N // 32, 32]), N // 32)
     return tl.reshape(_reduce(lists, N // 32), [32])
+
+
+@triton.jit
+def merged32(x, M: tl.constexpr):
+    """The 32 largest of M sorted lists, those of even rows falling and the others rising.
+
+    [M, 32], M a power of two -> [32], falling.
+    """
+    return tl.reshape(_reduce(x, M), [32])
 
 
 @triton.jit

@@ -111,15 +111,17 @@ def deadline_after(budget, INTERPRETED: tl.constexpr):
 def _poll(pointer, low, high, own_error, peer_error, deadline, max_polls):
     """The bounded wait on a GPU: thread 0 polls, the block gets its verdict and nanoseconds.
 
-    The clock is read while the verdict is on its way, and nobody waits for it but the barrier that
-    is there anyway.
+    The three words are on their way together, so that a look takes as long as one load: the two
+    sticky ones are read without an order, and again with one where either is set.  The clock is
+    read while the verdict is on its way, and nobody waits for it but the barrier that is there
+    anyway.
     """
     return tl.inline_asm_elementwise(
         """
         {
         .reg .pred stop;
         .reg .u32 thread, verdict;
-        .reg .s64 word, now, polls, entered;
+        .reg .s64 word, own, told, now, polls, entered;
         .shared .align 8 .s64 shared_waited;
         .shared .align 4 .u32 shared_verdict;
         mov.u32 thread, %tid.x;
@@ -128,14 +130,12 @@ def _poll(pointer, low, high, own_error, peer_error, deadline, max_polls):
         mov.u64 entered, %globaltimer;
         mov.s64 polls, 0;
         POLL:
-        mov.u32 verdict, 3;
-        ld.acquire.gpu.global.s64 word, [$5];
-        setp.ne.s64 stop, word, 0;
-        @stop bra TELL;
-        ld.acquire.sys.global.s64 word, [$6];
-        setp.ne.s64 stop, word, 0;
-        @stop bra TELL;
+        ld.relaxed.gpu.global.s64 own, [$5];
+        ld.relaxed.sys.global.s64 told, [$6];
         ld.acquire.sys.global.s64 word, [$2];
+        or.b64 own, own, told;
+        setp.ne.s64 stop, own, 0;
+        @stop bra STICKY;
         mov.u32 verdict, 2;
         setp.gt.s64 stop, word, $4;
         @stop bra TELL;
@@ -149,6 +149,11 @@ def _poll(pointer, low, high, own_error, peer_error, deadline, max_polls):
         mov.u64 now, %globaltimer;
         setp.lt.s64 stop, now, $7;
         @stop bra POLL;
+        bra TELL;
+        STICKY:
+        ld.acquire.gpu.global.s64 own, [$5];
+        ld.acquire.sys.global.s64 told, [$6];
+        mov.u32 verdict, 3;
         TELL:
         mov.u64 now, %globaltimer;
         st.shared.u32 [shared_verdict], verdict;

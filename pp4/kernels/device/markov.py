@@ -45,6 +45,26 @@ def _strided(
 
 
 @triton.jit
+def _quarters(
+    w1_row, w2, columns, inside, N: tl.constexpr, CHUNK: tl.constexpr, RANK_DIM: tl.constexpr
+):
+    """All chunks, every fourth at a time; the tree adds 0 and 2, 1 and 3, then both.
+
+    The loops bound how many loads are under way: unrolled, all of them would be issued before the
+    first product, and no thread has registers for a whole column.
+    """
+    total = tl.full([N, CHUNK], 0, tl.float32)
+    for odd in range(2):
+        both = tl.full([N, CHUNK], 0, tl.float32)
+        for far in range(2):
+            first = (2 * far + odd) * CHUNK
+            part = _strided(w1_row + first, w2 + first, columns, inside, 0, 4, CHUNK, RANK_DIM)
+            both = tl.where(far == 0, part, both + part)
+        total = tl.where(odd == 0, both, total + both)
+    return total
+
+
+@triton.jit
 def bias(head, columns, inside, RANK_DIM: tl.constexpr, CACHED: tl.constexpr):
     """BF16 pattern of the bias of each column, from the cached row or by the tree.
 
@@ -55,9 +75,12 @@ def bias(head, columns, inside, RANK_DIM: tl.constexpr, CACHED: tl.constexpr):
     if CACHED:
         return tl.load(bias_row + columns, mask=inside, other=0).to(tl.int32)
     else:
-        CHUNK: tl.constexpr = 16 if RANK_DIM > 16 else RANK_DIM
+        CHUNK: tl.constexpr = 8 if RANK_DIM > 8 else RANK_DIM
         N: tl.constexpr = columns.shape[0]
-        partial = _strided(w1_row, w2, columns, inside, 0, 1, CHUNK, RANK_DIM)
+        if RANK_DIM < 4 * CHUNK:
+            partial = _strided(w1_row, w2, columns, inside, 0, 1, CHUNK, RANK_DIM)
+        else:
+            partial = _quarters(w1_row, w2, columns, inside, N, CHUNK, RANK_DIM)
         return bf16.round_to_bf16(_fold(partial, N, CHUNK))
 
 

@@ -1,9 +1,9 @@
-"""Where two shards meet: over the link on a pair, by a second retirement in one launch."""
+"""Where two shards meet: over the link on a pair, or in the one launch that holds both."""
 
 import triton
 import triton.language as tl
 
-from pp4.kernels.device import bitonic, chain, exchange, words
+from pp4.kernels.device import bitonic, exchange, words
 from pp4.kernels.faults import Fault
 
 _PROTOCOL = tl.constexpr(int(Fault.PROTOCOL))
@@ -59,10 +59,12 @@ def _received(inbox, copy):
 
 
 @triton.jit
-def exchanged(own, copy, row, rows, link, limits, first_id, last_id, INTERPRETED: tl.constexpr):
+def exchanged(
+    own, copy, epoch, row, rows, link, limits, first_id, last_id, INTERPRETED: tl.constexpr
+):
     """Swap 32 words with the peer; -> (union of both, fault, int64 waited for the peer's flag).
 
-    The epoch of the row moves on.  What was waited is 0 where nothing was sent.
+    The epoch of the row moves on to ``epoch``.  What was waited is 0 where nothing was sent.
 
     copy: 32 words of scratch for the peer's message.
     link: (own workspace, peer workspace, epochs, own error word).
@@ -71,7 +73,6 @@ def exchanged(own, copy, row, rows, link, limits, first_id, last_id, INTERPRETED
     own_workspace, peer_workspace, epochs, own_error = link
     deadline, _, _ = limits
     told = exchange.error_at(own_workspace, rows)
-    epoch = tl.load(epochs + row) + 1
     union = own
     waited = tl.full([], 0, tl.int64)
     # the slot was used two epochs ago: it is free once that message is acknowledged
@@ -100,24 +101,14 @@ def exchanged(own, copy, row, rows, link, limits, first_id, last_id, INTERPRETED
 
 
 @triton.jit
-def later_shard(own, both, counter, shard):
-    """Leave this shard's list and retire it; -> whether the other shard was there before."""
-    tl.store(both + shard * 32 + tl.arange(0, 32), own)
-    return chain.retire(counter, 2)
-
-
-@triton.jit
-def joined(both, row, rows, link, limits, INTERPRETED: tl.constexpr):
-    """The stand-in for the exchange where one launch holds both shards; -> (union, fault).
+def alone(epoch, row, rows, link, limits, INTERPRETED: tl.constexpr):
+    """What stands in for the exchange where one launch holds both shards; -> its fault.
 
     The row's own epoch stands in for the acknowledgement, so it never waits.
     """
     own_workspace, _, epochs, _ = link
-    epoch = tl.load(epochs + row) + 1
     told = exchange.error_at(own_workspace, rows)
     fault, _ = _open_epoch(epochs + row, epoch - 1, epoch, link, told, limits, INTERPRETED)
-    place = tl.arange(0, 32)
-    union = bitonic.union32(tl.load(both + place), tl.load(both + 63 - place))
     if fault == 0:
         tl.store(epochs + row, epoch)
-    return union, fault
+    return fault

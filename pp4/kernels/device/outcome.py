@@ -14,9 +14,8 @@ _PROTOCOL = tl.constexpr(int(Fault.PROTOCOL))
 
 
 @triton.jit
-def _verdict(union, fault):
-    """The fault of a row: that of the exchange, else what the union says."""
-    top = tl.max(union, 0)
+def _verdict(top, fault):
+    """The fault of a row: that of the exchange, else what the largest word of the union says."""
     if fault == 0:
         if top == words.PROTOCOL:
             fault = _PROTOCOL
@@ -28,13 +27,14 @@ def _verdict(union, fault):
 
 
 @triton.jit
-def _drawn(union, used, counter):
+def _drawn(union, top, used, counter):
     """Tickets of the union and the index that the DRAFT stream draws; -> ([32] int32, scalar).
 
-    counter: (key, absolute position, round).
+    top: the largest word; counter: (key, absolute position, round).
     """
     key, position, round = counter
-    count = tickets.allocate(bf16.value_of((union >> 32).to(tl.int32)), used)
+    values = bf16.value_of((union >> 32).to(tl.int32))
+    count = tickets.allocate(values, used, bf16.value_of((top >> 32).to(tl.int32)))
     word, _, _, _ = tl.philox(key, position, round, _DRAFT, 0)
     return count, tickets.draw(count, (word.to(tl.uint32) >> 8).to(tl.int32))
 
@@ -68,7 +68,8 @@ def finish(
 ):
     """Tickets, draw and outputs of a row that is not padding; -> its fault."""
     _, _, _, own_error = link
-    fault = _verdict(union, fault)
+    top = tl.max(union, 0)
+    fault = _verdict(top, fault)
     if fault != 0:
         exchange.raise_fault(fault, own_error, told, PAIRED, INTERPRETED)
     place = tl.arange(0, 32)
@@ -80,7 +81,7 @@ def finish(
     count = place * 0
     chosen = 0
     if sampled & (fault == 0):
-        count, chosen = _drawn(union, used, counter)
+        count, chosen = _drawn(union, top, used, counter)
     picked = tl.sum(tl.where(place == chosen, ids, 0), 0)
     write(outputs, at, ids, count, tl.where(fault == 0, picked, -1), fault)
     tl.store(next_token, tl.where(fault == 0, picked, 0))

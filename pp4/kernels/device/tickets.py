@@ -46,17 +46,17 @@ def _quotient(weight, total):
 
 
 @triton.jit
-def allocate(values, used):
+def allocate(values, used, first):
     """Tickets of a row.
 
-    values: [32] float32, falling over the used slots; used: [32] bool.  -> [32] int32, sum 2**24.
+    values: [32] float32, falling over the used slots; used: [32] bool; first: the largest value.
+    -> [32] int32, sum 2**24.
     """
     slot = tl.arange(0, 32)
-    first = tl.max(tl.where(used & (slot == 0), values, float("-inf")), 0)
     weight = tl.where(used, _weights(tl.where(used, values, first), first), 0)
-    share = _quotient(weight, tl.sum(weight, 0))
+    share = _quotient(weight, tl.sum(weight, 0)).to(tl.int32)
     rest = 16777216 - tl.sum(share, 0)
-    return tl.where(slot == 0, share + rest, share).to(tl.int32)
+    return tl.where(slot == 0, share + rest, share)
 
 
 @triton.jit

@@ -1,97 +1,121 @@
-"""The first phase: the 32 best columns of one tile, as candidate words."""
+"""The first phase: the 32 best groups of neighbours in one tile.
+
+A group stands for its best column.  Every column of the 32 best lies in one of the 32 best groups,
+since each group before its own holds a column before it, so a tile leaves groups, and whoever
+finishes the row looks into the 32 that are left.
+
+A group's key is ``image << BITS | ~number``: the image of its best value, and its number over all
+tiles here, so that of equal values the lower column comes first.  0 is no candidate.  A group with
+NaN or +inf has a key above all finite ones, and is among the best whatever else there is.
+"""
 
 import triton
 import triton.language as tl
 
-from pp4.kernels.device import bf16, bitonic, markov, words
+from pp4.kernels import layout
+from pp4.kernels.device import bf16, markov
+
+NARROW = tl.constexpr(layout.NARROW_BITS)
+WIDE = tl.constexpr(layout.WIDE_BITS)
 
 
 @triton.jit
-def _keys(pattern, place, inside, TILE: tl.constexpr):
-    """Conditioned patterns -> keys; 0 where the column is masked or outside."""
-    key = bf16.image(pattern) * TILE + (TILE - 1 - place)
-    return tl.where(inside & bf16.is_finite(pattern), key, 0)
+def group_keys(ordered, first, BITS: tl.constexpr):
+    """Keys of groups of which ``first`` is the number of the first one.
+
+    ordered: ``[N]`` int32, the best value of each as :func:`bf16.order` has it.
+    """
+    image = bf16.image_of(ordered)
+    number = first + tl.arange(0, ordered.shape[0])
+    if BITS == WIDE:
+        image = image.to(tl.int64)
+        number = number.to(tl.int64)
+    key = (image << BITS) | (((1 << BITS) - 1) - number)
+    return tl.where(image >= bf16.FIRST_FINITE, key, 0)
 
 
 @triton.jit
-def _best_of_groups(
+def group_numbers(keys, BITS: tl.constexpr):
+    """The groups that keys are of, int32; any number for a key of 0."""
+    return (((1 << BITS) - 1) - (keys & ((1 << BITS) - 1))).to(tl.int32)
+
+
+@triton.jit
+def _best_of_groups(base, added, GROUP: tl.constexpr, INTERPRETED: tl.constexpr):
+    """Best conditioned value of every group, before it is rounded.  [N] patterns -> [N / GROUP]."""
+    ordered = bf16.order(bf16.widen(base) + bf16.widen(added), INTERPRETED)
+    return tl.max(tl.reshape(ordered, [ordered.shape[0] // GROUP, GROUP]), 1)
+
+
+@triton.jit
+def load(logits, offset, size, stride, TILE: tl.constexpr):
+    """The logits of a tile, ``[TILE]`` int16; what lies past the shard is masked.
+
+    Rows are padded, so all but the last tile are loaded by 16 bytes without a look at the columns.
+    """
+    columns = offset + tl.arange(0, TILE)
+    base = tl.load(logits + columns, mask=columns < stride, other=bf16.MASKED)
+    if offset + TILE > size:
+        base = tl.where(columns < size, base, bf16.MASKED)
+    return base
+
+
+@triton.jit
+def best_of_span(
     logits,
     head,
     size,
-    offset,
-    column,
-    TILE: tl.constexpr,
-    SPAN: tl.constexpr,
+    first,
     GROUP: tl.constexpr,
+    SPAN: tl.constexpr,
     RANK_DIM: tl.constexpr,
-    CACHED: tl.constexpr,
+    INTERPRETED: tl.constexpr,
 ):
-    """Best key of every group of neighbours in SPAN columns of a tile; -> ([SPAN / GROUP], bad)."""
-    place = column + tl.arange(0, SPAN)
-    inside = offset + place < size
-    base = tl.load(logits + offset + place, mask=inside, other=0)
-    added = markov.bias(head, offset + place, inside, RANK_DIM, CACHED)
-    pattern = markov.conditioned(base, added)
-    bad = tl.max((inside & bf16.is_bad(pattern)).to(tl.int32), 0)
-    keys = _keys(pattern, place, inside, TILE)
-    return tl.max(tl.reshape(keys, [SPAN // GROUP, GROUP]), 1), bad
+    """Best value of every group of SPAN columns from ``first`` on, of a row that is not cached.
+
+    logits: pointer to the row's; head: of :func:`markov.bias`; size: columns of the shard.
+    -> [SPAN / GROUP] int32 as :func:`bf16.order` has them.
+    """
+    columns = first + tl.arange(0, SPAN)
+    inside = columns < size
+    base = tl.load(logits + columns, mask=inside, other=bf16.MASKED)
+    added = markov.bias(head, columns, inside, RANK_DIM, False)
+    return _best_of_groups(base, added, GROUP, INTERPRETED)
 
 
 @triton.jit
-def _first_level(
-    logits, head, size, offset, TILE: tl.constexpr, GROUP: tl.constexpr, RANK_DIM: tl.constexpr
+def best_groups(
+    base,
+    logits,
+    head,
+    size,
+    stride,
+    offset,
+    TILE: tl.constexpr,
+    GROUP: tl.constexpr,
+    SPAN: tl.constexpr,
+    RANK_DIM: tl.constexpr,
+    INTERPRETED: tl.constexpr,
 ):
-    """Best key of every group of a tile; -> ([TILE / GROUP], whether any column is bad).
+    """Best value of every group of a tile.
 
-    A cached row takes the tile at once.  An uncached row takes it in spans, or the products of
-    RANK_DIM terms a column would not fit the registers.
+    A cached row takes the tile at once; past the shard a bias row is padded with zeros.  An
+    uncached row takes it in spans, or its products would not fit the registers.
+
+    base: of :func:`load`; logits: pointer to the row's; head: of :func:`markov.bias`; size: columns
+    of the shard; stride: those of a padded row; offset: first column of the tile.
+    -> [TILE / GROUP] int32 as :func:`bf16.order` has them.
     """
-    SPAN: tl.constexpr = 128 if TILE > 128 else TILE
     SPANS: tl.constexpr = TILE // SPAN
     if head[0]:
-        best, bad = _best_of_groups(
-            logits, head, size, offset, 0, TILE, TILE, GROUP, RANK_DIM, True
-        )
+        columns = offset + tl.arange(0, TILE)
+        added = tl.load(head[1] + columns, mask=columns < stride, other=0)
+        best = _best_of_groups(base, added, GROUP, INTERPRETED)
     else:
         spans = tl.full([SPANS, SPAN // GROUP], 0, tl.int32)
-        bad = 0
         for span in range(SPANS):
-            some, wrong = _best_of_groups(
-                logits, head, size, offset, span * SPAN, TILE, SPAN, GROUP, RANK_DIM, False
-            )
-            spans = tl.where(tl.arange(0, SPANS)[:, None] == span, some[None, :], spans)
-            bad = tl.maximum(bad, wrong)
+            first = offset + span * SPAN
+            found = best_of_span(logits, head, size, first, GROUP, SPAN, RANK_DIM, INTERPRETED)
+            spans = tl.where(tl.arange(0, SPANS)[:, None] == span, found[None, :], spans)
         best = tl.reshape(spans, [TILE // GROUP])
-    return best, bad
-
-
-@triton.jit
-def tile_top32(
-    logits, head, size, offset, TILE: tl.constexpr, GROUP: tl.constexpr, RANK_DIM: tl.constexpr
-):
-    """Top 32 keys of one tile, and whether any of its columns is bad.
-
-    Two exact steps, as in ``chain.py``: the best of every group of neighbours, the 32 best groups,
-    their columns again.
-    """
-    best, bad = _first_level(logits, head, size, offset, TILE, GROUP, RANK_DIM)
-    best = bitonic.top32(best, TILE // GROUP)
-    group = (TILE - 1 - (best & (TILE - 1))) // GROUP
-    place = tl.reshape(group[:, None] * GROUP + tl.arange(0, GROUP)[None, :], [32 * GROUP])
-    real = tl.reshape((best > 0)[:, None] & (tl.arange(0, GROUP) >= 0)[None, :], [32 * GROUP])
-    inside = real & (offset + place < size)
-    base = tl.load(logits + offset + place, mask=inside, other=0)
-    if head[0]:
-        added = markov.bias(head, offset + place, inside, RANK_DIM, True)
-    else:
-        added = markov.bias(head, offset + place, inside, RANK_DIM, False)
-    pattern = markov.conditioned(base, added)
-    return bitonic.top32(_keys(pattern, place, inside, TILE), 32 * GROUP), bad
-
-
-@triton.jit
-def tile_words(base, offset, keys, TILE: tl.constexpr):
-    """Keys of a tile (image << log2 TILE | inverted place) -> candidate words."""
-    column = offset + (TILE - 1 - (keys & (TILE - 1)))
-    word = ((keys // TILE).to(tl.int64) << 32) | ((base + column).to(tl.int64) ^ words.ALL_ONES)
-    return tl.where(keys > 0, word, 0)
+    return best
