@@ -12,8 +12,8 @@ STRIDE = 128
 """Rows of shards are padded to a multiple of this many elements."""
 GROUP = 4
 """Columns that a tile compares by their best."""
-SPAN_OF_A_WARP = 32
-"""Columns that a warp multiplies with W2 at once, one a lane."""
+SPAN_OF_A_WARP = 8
+"""Columns that a warp multiplies with W2 at once: more would not fit the registers."""
 REGISTERS = 128
 """Of a thread at most.  Products with W2 would take more, in blocks that have none too."""
 MAX_VOCAB = (1 << 31) - 1

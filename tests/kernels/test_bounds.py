@@ -64,7 +64,8 @@ SHAPES = {
     "five tiles, one candidate": (300, 32, 1, 1),
     "five tiles, few": (300, 32, 40, 1),
     "ragged": (259, 128, 259, 1),
-    "rows that are shared, and one more": (259, 128, 259, 5),
+    "rows that are shared": (259, 128, 259, 4),
+    "more rows than are shared": (259, 128, 259, 5),
 }
 CASES = {
     (name, cached): [*shape, cached == "cached", 0]

@@ -28,7 +28,7 @@ def test_geometry_of_a_production_vocabulary():
         "PADDED_LISTS": 32,
         "TILE": 2048,
         "GROUP": 4,
-        "SPAN": 128,
+        "SPAN": 32,
         "BITS": 15,
         "RANK_DIM": 256,
         "HAS_MAP": False,

@@ -152,12 +152,6 @@ def test_both_specialisations_of_the_product_are_good(compiled):
     assert faults(compiled.solo["ptx"], paired=False) == ()
 
 
-def test_weights_and_logits_are_loaded_16_bytes_at_once(compiled):
-    """What a hint inside the kernel once failed to say: loads of 2 bytes cost half of the speed."""
-    for text in (compiled.pair["ptx"], compiled.solo["ptx"]):
-        assert text.count("ld.global.v4.b32") > text.count("ld.global.b16") > 0
-
-
 def test_a_solo_text_is_no_pair(compiled):
     assert any("signals" in line for line in faults(compiled.solo["ptx"], paired=True))
 

@@ -23,14 +23,14 @@ def shared(seed, missing, batch=7, **more):
     anchors = [one.anchor for one in case.requests]
     assert len(set(anchors)) == batch
     cached = tuple(token for row, token in enumerate(anchors) if row not in missing)
-    # one warp: a span of 32 columns, as short as a tile of a test
+    # one warp: spans that are shorter than a tile of a test
     narrow = dataclasses.replace(case.geometry, warps=1)
     return dataclasses.replace(case, geometry=narrow, cached=cached)
 
 
-def test_a_tile_of_these_tests_has_slices():
+def test_a_tile_of_these_tests_has_slices_of_several_spans():
     made = shared(1, ()).geometry.constants(shards=2, interpreted=True)
-    assert made["TILE"] // made["SPAN"] == SLICES
+    assert made["TILE"] // made["SPAN"] == 4 * SLICES
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 7])
@@ -43,7 +43,7 @@ assert HELPED == 4, "more rows than are shared are among the missing ones"
 
 
 @pytest.mark.parametrize(
-    "missing", [(), (0,), (6,), (1, 5), (0, 2, 4), (3, 4, 5, 6), (0, 1, 2, 3, 6)], ids=str
+    "missing", [(), (0,), (6,), (1, 5), (0, 2, 4), (2, 4, 5, 6), (0, 1, 2, 3, 6)], ids=str
 )
 def test_some_rows_are_missing(missing):
     case = shared(23, missing)

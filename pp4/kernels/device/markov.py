@@ -5,6 +5,9 @@ import triton.language as tl
 
 from pp4.kernels.device import bf16
 
+_AT_ONCE = tl.constexpr(2048)
+"""Products of a block at once, 16 a thread of four warps."""
+
 
 @triton.jit
 def _fold(x, N: tl.constexpr, WIDTH: tl.constexpr):
@@ -45,26 +48,6 @@ def _strided(
 
 
 @triton.jit
-def _quarters(
-    w1_row, w2, columns, inside, N: tl.constexpr, CHUNK: tl.constexpr, RANK_DIM: tl.constexpr
-):
-    """All chunks, every fourth at a time; the tree adds 0 and 2, 1 and 3, then both.
-
-    The loops bound how many loads are under way: unrolled, all of them would be issued before the
-    first product, and no thread has registers for a whole column.
-    """
-    total = tl.full([N, CHUNK], 0, tl.float32)
-    for odd in range(2):
-        both = tl.full([N, CHUNK], 0, tl.float32)
-        for far in range(2):
-            first = (2 * far + odd) * CHUNK
-            part = _strided(w1_row + first, w2 + first, columns, inside, 0, 4, CHUNK, RANK_DIM)
-            both = tl.where(far == 0, part, both + part)
-        total = tl.where(odd == 0, both, total + both)
-    return total
-
-
-@triton.jit
 def bias(head, columns, inside, RANK_DIM: tl.constexpr, CACHED: tl.constexpr):
     """BF16 pattern of the bias of each column, from the cached row or by the tree.
 
@@ -75,12 +58,11 @@ def bias(head, columns, inside, RANK_DIM: tl.constexpr, CACHED: tl.constexpr):
     if CACHED:
         return tl.load(bias_row + columns, mask=inside, other=0).to(tl.int32)
     else:
-        CHUNK: tl.constexpr = 8 if RANK_DIM > 8 else RANK_DIM
+        # Few columns in long pieces: a warp's load touches fewer lines of memory.
         N: tl.constexpr = columns.shape[0]
-        if RANK_DIM < 4 * CHUNK:
-            partial = _strided(w1_row, w2, columns, inside, 0, 1, CHUNK, RANK_DIM)
-        else:
-            partial = _quarters(w1_row, w2, columns, inside, N, CHUNK, RANK_DIM)
+        MOST: tl.constexpr = 64 if _AT_ONCE // N > 64 else _AT_ONCE // N
+        CHUNK: tl.constexpr = MOST if RANK_DIM > MOST else RANK_DIM
+        partial = _strided(w1_row, w2, columns, inside, 0, 1, CHUNK, RANK_DIM)
         return bf16.round_to_bf16(_fold(partial, N, CHUNK))
 
 

@@ -28,7 +28,7 @@ def _next(rows, after):
 
 @triton.jit
 def shared_rows(mode_ptr, chain_ptr, slot_ptr, batch, step, target_vocab):
-    """The first HELPED active rows with a known token and no cached bias row, rising.
+    """The active rows with a known token and no cached bias row, rising; none if there are more.
 
     chain_ptr: previous token of row 0; step: to that of the next row.
     -> four int32, NO_ROW where there is none.
@@ -45,6 +45,9 @@ def shared_rows(mode_ptr, chain_ptr, slot_ptr, batch, step, target_vocab):
         second = _next(rows, first)
         third = _next(rows, second)
         fourth = _next(rows, third)
+        if _next(rows, fourth) < NO_ROW:
+            # the blocks of the others have as much to do: nobody is there to help
+            first, second, third, fourth = NO_ROW + 0, NO_ROW + 0, NO_ROW + 0, NO_ROW + 0
     return first, second, third, fourth
 
 
