@@ -34,11 +34,10 @@ class Replayed:
     Args:
         launch: launches everything and returns the tensors that it fills.
         device: where.
-        pool: memory that the graphs of one contender share.
         first: whether nothing like it was launched before.
     """
 
-    def __init__(self, launch, device, pool, first):
+    def __init__(self, launch, device, first):
         self._launch, self._graph, self.given = launch, None, None
         if device.type == "cuda":
             if first:
@@ -46,7 +45,7 @@ class Replayed:
                 launch()
             torch.cuda.synchronize()
             kept = []
-            self._graph = capture(lambda: kept.append(launch()), pool)
+            self._graph = capture(lambda: kept.append(launch()))
             self.given = kept[0]
 
     def replay(self):
@@ -78,7 +77,7 @@ class Chain:
         setting = self.setting
         buffers = Buffers(setting.material, made, self.wants_noise)
         first, self._launched = not self._launched, True
-        replayed = Replayed(lambda: self._chain(buffers), setting.device, setting.pool, first)
+        replayed = Replayed(lambda: self._chain(buffers), setting.device, first)
         return Prepared(replayed, buffers)
 
     def _chain(self, buffers):

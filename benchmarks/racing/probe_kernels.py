@@ -59,9 +59,7 @@ def select(logits, bias, out, size: tl.int32, stride128: tl.int32, TILE: tl.cons
     here = logits + row * stride
     head = (True, bias + row * stride, bias, bias)
     base = tile.load(here, offset, size, stride, TILE)
-    best = tile.best_groups(
-        base, here, head, size, stride, offset, TILE, GROUP, TILE, 1, INTERPRETED
-    )
+    best = tile.best_groups(base, here, head, size, stride, offset, TILE, GROUP, 32, 1, INTERPRETED)
     keys = tile.group_keys(best, number * (TILE // GROUP), BITS)
     place = (row * tl.num_programs(0) + number) * 32 + tl.arange(0, 32)
     tl.store(out + place, bitonic.top32(keys, TILE // GROUP))

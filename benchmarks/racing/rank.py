@@ -200,14 +200,12 @@ class Racer:
             self._material = held = None
             self._material = Material(*wanted[:2], self.device, shards)
         batch = job["batch"]
-        cuda = self.device.type == "cuda"
         return Setting(
             material=self._material,
             rows=job["rows"],
             batch=batch,
             tile=job["tile"],
             device=self.device,
-            pool=torch.cuda.graph_pool_handle() if cuda else None,
             link=(lambda: self.meeting.link("race")) if paired else self._solo_link(batch),
             agree=self.meeting.agree if paired else lambda word: word,
         )

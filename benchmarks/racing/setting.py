@@ -13,8 +13,8 @@ class Setting:
     """One line of the race.
 
     ``rows``: "cached" or "uncached"; ``tile``: tile and warps of the product's geometry, empty for
-    its own choice; ``link``: makes or returns the link of this many seats; ``pool``: memory of
-    graphs; ``agree``: on a pair tells the other rank a word and returns its word.
+    its own choice; ``link``: makes or returns the link of this many seats; ``agree``: on a pair
+    tells the other rank a word and returns its word.
     """
 
     material: Material
@@ -22,6 +22,5 @@ class Setting:
     batch: int
     tile: dict[str, int]
     device: torch.device
-    pool: Any
     link: Any
     agree: Any

@@ -60,7 +60,7 @@ def bias(head, columns, inside, RANK_DIM: tl.constexpr, CACHED: tl.constexpr):
     else:
         # Few columns in long pieces: a warp's load touches fewer lines of memory.
         N: tl.constexpr = columns.shape[0]
-        MOST: tl.constexpr = 64 if _AT_ONCE // N > 64 else _AT_ONCE // N
+        MOST: tl.constexpr = 64 if N <= _AT_ONCE // 64 else (_AT_ONCE + N - 1) // N
         CHUNK: tl.constexpr = MOST if RANK_DIM > MOST else RANK_DIM
         partial = _strided(w1_row, w2, columns, inside, 0, 1, CHUNK, RANK_DIM)
         return bf16.round_to_bf16(_fold(partial, N, CHUNK))

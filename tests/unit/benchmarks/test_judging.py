@@ -24,7 +24,7 @@ def material():
 def answered(material, rows, kind="random", contender=TopK):
     """A right answer and the inputs that it is right for."""
     setting = Setting(
-        material=material, rows=rows, batch=BATCH, tile={}, device=CPU, pool=None, link=None,
+        material=material, rows=rows, batch=BATCH, tile={}, device=CPU, link=None,
         agree=None,
     )  # fmt: skip
     made = inputs.given(kind, 77, BATCH, VOCAB, CPU)
