@@ -17,7 +17,7 @@ GATE = 2
 _ARM = "soak"
 _BLOCKS = 200
 """Blocks of one stream; each stream has a rendezvous of its own."""
-_CACHED: tuple[Cached, ...] = ("none", "mixed", "all")
+_CACHED: tuple[Cached, ...] = ("none", "mixed", "most", "all")
 _SEEDS = 1_000_000
 """Seeds of two streams are this far apart: none has so many blocks."""
 _FIRST = 100

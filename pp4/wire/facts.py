@@ -86,7 +86,8 @@ class Waits(Model):
 
 Content = Literal["random", "constant", "tile-ties", "shard-ties", "two-finite", "extremes"]
 Flaw = Literal["none", "nan", "inf", "empty"]
-Cached = Literal["none", "mixed", "all"]
+Cached = Literal["none", "mixed", "most", "all"]
+"""``mixed``: every other token has a bias row; ``most``: all but every 16th, as in a warm cache."""
 Source = Literal["reference", "vectorised", "solo"]
 """By what an expectation was made: Python integers, tensors on the device, or the solo kernel."""
 

@@ -28,6 +28,7 @@ from pp4.kernels.link import EPOCH_LIMIT, Bounds
 from pp4.kernels.priming import Priming, specialisation
 from pp4.wire.facts import (
     Block,
+    Cached,
     Case,
     Compiled,
     Expectation,
@@ -81,7 +82,7 @@ class Bench:
         self.priming = Priming()
         self.geometry: Geometry | None = None
         self._link: PairLink | None = None
-        self._heads: dict[tuple[Geometry, str, int], Head] = {}
+        self._heads: dict[tuple[Geometry, Cached, int], Head] = {}
         self._blocks: dict[tuple[Geometry, str, int, int, str], SampledBlock] = {}
         self._graphs: dict[str, RecordedGraph] = {}
         self._mutants: dict[str, Any] = {}
@@ -168,7 +169,7 @@ class Bench:
             )
         return self.geometry
 
-    def _head(self, cached: str, shards: tuple[int, ...]) -> Head:
+    def _head(self, cached: Cached, shards: tuple[int, ...]) -> Head:
         geometry = self.require_geometry()
         key = (geometry, cached, len(shards))
         if key not in self._heads:

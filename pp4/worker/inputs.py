@@ -16,14 +16,13 @@ from pp4.kernels import vectorised
 from pp4.kernels.block import Request
 from pp4.kernels.geometry import WIDTH, Geometry
 from pp4.kernels.head import Head, sharded
-from pp4.wire.facts import Case, Shape
+from pp4.wire.facts import Cached, Case, Shape
 
 _WEIGHT_SEED = 20260707
 _PERIOD = 512
 """Rows of the Markov weights repeat after this many tokens, so that few slots cache every token."""
 _FLAT = 4
 """Every fourth token has a zero Markov row, so that ties of the base logits stay ties."""
-_CACHED_STEP = {"none": 0, "mixed": 2, "all": 1}
 
 
 def geometry_of(shape: Shape) -> Geometry:
@@ -78,21 +77,27 @@ def bias_of(geometry: Geometry, device: torch.device) -> Callable[[torch.Tensor]
     return lambda previous: rows[previous.long() % _PERIOD]
 
 
-def head(geometry: Geometry, cached: str, shards: tuple[int, ...], device: torch.device) -> Head:
+def _is_cached(token: torch.Tensor, cached: Cached) -> torch.Tensor:
+    """Bool for each token."""
+    if cached == "mixed":
+        return token % 2 == 0
+    if cached == "most":
+        return token % 16 > 0
+    return torch.full_like(token, cached == "all", dtype=torch.bool)
+
+
+def head(geometry: Geometry, cached: Cached, shards: tuple[int, ...], device: torch.device) -> Head:
     """Lay out weights and cache of some shards.
 
     Args:
         geometry: shapes and bounds.
-        cached: tokens whose bias rows are cached: ``none``, ``all``, or every other (``mixed``).
+        cached: which tokens have a bias row.
         shards: which shards are here.
         device: where they are.
     """
     w1, w2 = weights(geometry, device)
     token = torch.arange(geometry.vocab, device=device, dtype=torch.int32)
-    step = _CACHED_STEP[cached]
-    slot_of = token % _PERIOD if step else torch.full_like(token, -1)
-    if step:
-        slot_of = torch.where(token % step == 0, slot_of, -1)
+    slot_of = torch.where(_is_cached(token, cached), token % _PERIOD, -1)
     return Head(
         geometry=geometry,
         shards=shards,

@@ -11,7 +11,7 @@ from pp4.qualify.arms import Arm, Finding, must_catch, must_pass
 from pp4.qualify.context import Context
 from pp4.qualify.gates import proofs, streams
 from pp4.qualify.session import facts_of
-from pp4.wire.facts import Case, Launch
+from pp4.wire.facts import Cached, Case, Launch
 
 GATE = 2
 _SKEW_NS = 300_000_000
@@ -32,10 +32,10 @@ def _compared(context: Context, cases: list[Case], **how: Any) -> Finding:
 
 
 def _random(context: Context) -> Finding:
-    """Every batch size with cached and uncached rows mixed, one with either alone."""
-    first, *_ = context.settings.batches
-    asked = [(batch, "mixed") for batch in context.settings.batches]
-    asked += [(first, "none"), (first, "all")]
+    """Every batch size with half of the rows cached, the least with all or none, one with most."""
+    batches = context.settings.batches
+    asked: list[tuple[int, Cached]] = [(batch, "mixed") for batch in batches]
+    asked += [(batches[0], "none"), (batches[0], "all"), (batches[-1], "most")]
     cases = [
         context.case(batch, 2, 200 + place, cached=cached)
         for place, (batch, cached) in enumerate(asked)

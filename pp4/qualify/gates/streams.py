@@ -14,7 +14,7 @@ from pp4.wire.facts import BUCKETS, Cached, Content, Flaw, Source, Stream, Strea
 
 GATE = 2
 _STREAM_S = 500.0
-_CACHED: tuple[Cached, ...] = ("none", "mixed", "all")
+_CACHED: tuple[Cached, ...] = ("none", "mixed", "most", "all")
 _CONTENTS: tuple[Content, ...] = (
     "constant",
     "tile-ties",
@@ -69,7 +69,7 @@ def facts(found: Sequence[Streamed]) -> dict[str, Fact]:
 
 
 def _many(context: Context) -> Finding:
-    """Every vocabulary, every batch size, cached and uncached and mixed rows, random skew."""
+    """Every vocabulary and batch size; all, most, half and none of the bias rows; random skew."""
     settings = context.settings
     shapes, n_out = (settings.shape, *settings.more_shapes), settings.streamed_n_out
     kinds = list(product(settings.batches, _CACHED))

@@ -18,7 +18,7 @@ from pp4.qualify.soak import result, with_soak
 from pp4.wire.facts import BUCKETS, Expectation, Streamed
 from tests.unit.qualify.fakes import Hold
 
-CACHED = ("none", "mixed", "all")
+CACHED = ("none", "mixed", "most", "all")
 SETTINGS = replace(REHEARSAL, more_shapes=(REHEARSAL.late_shape,), streamed_rows=100)
 SHAPES = (SETTINGS.shape, *SETTINGS.more_shapes)
 KINDS = list(product(SHAPES, SETTINGS.batches, CACHED))
