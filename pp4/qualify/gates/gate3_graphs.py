@@ -10,7 +10,7 @@ from pp4.qualify.arms import Finding, must_catch, must_pass
 from pp4.qualify.context import Context
 from pp4.qualify.gates import streams
 from pp4.qualify.session import Session, facts_of
-from pp4.wire.facts import Block, Case, Exchange, Launch, read, word_of
+from pp4.wire.facts import Case, Exchange, Launch
 
 GATE = 3
 _BATCH = 2
@@ -110,21 +110,17 @@ def _control(control: str) -> Callable[[Context], Finding]:
 def _reused_epoch(context: Context) -> Finding:
     """What a graph with a stale epoch meets at its second replay, when all words have landed.
 
-    The first replay exchanges once and does not count it; its stamp shows that, and the owner keeps
-    the reply.  So the second one goes past the owner, on both ranks.
+    The first replay is a good one that does not count its exchange.  The second would send the same
+    epoch again, which the peer has acknowledged.
     """
     control = "reused_epoch"
     session = context.fresh(controls=(control,))
     case = context.case(1, 1, 450)
     name = _capture(session, case, control)
-    first = _replay(session, name, case)
-    if first.why != Code.INCOMPLETE:
-        return Finding(None, {"control": control, "first": first.why or "released"})
-    again = {"case": case.model_dump(), "launch": Launch(graph=name).model_dump()}
-    blocks = [read(Block, facts_of(rank)) for rank in session.both("run", again)]
-    words = {word_of(block) for block in blocks}
-    code = words.pop() if len(words) == 1 else Code.WRONG_ERROR_WORD
-    return Finding(code, {"control": control, "first": first.why}, repetitions=2)
+    expected = context.expect(case)
+    first, second = (judge.equal(_replay(session, name, case), expected) for _ in range(2))
+    facts = {"control": control, "first": first or "released"}
+    return Finding(None if first else second, facts, repetitions=2)
 
 
 ARMS = (

@@ -495,40 +495,36 @@ def test_a_replay_of_a_stream_that_differs_is_found(run, place):
     assert finding.facts["mismatches"] == (0, 1)
 
 
-def words_again(*errors):
-    return [of(block(rank, own_error=error)) for rank, error in enumerate(errors)]
-
-
 @pytest.mark.parametrize(
-    ("errors", "code"),
+    ("second", "code"),
     [
-        ((4, 4), Code.PROTOCOL),
+        (kept("PROTOCOL"), Code.PROTOCOL),
         # one that went well, or that ended otherwise, has not met the stale epoch
-        ((4, 0), Code.WRONG_ERROR_WORD),
-        ((4, 3), Code.WRONG_ERROR_WORD),
-        ((3, 3), Code.PEER_TIMEOUT),
-        ((0, 0), None),
+        (exchange(), None),
+        (kept("PEER_TIMEOUT"), Code.PEER_TIMEOUT),
     ],
 )
-def test_a_reused_epoch_is_met_at_the_second_replay_on_both_ranks(run, errors, code):
+def test_a_reused_epoch_is_met_at_the_second_replay(run, second, code):
     session = Scripted(
         capture=lambda *_: [facts(), facts()],
-        block=[kept("INCOMPLETE")],
-        run=lambda *_: words_again(*errors),
+        block=[exchange(), second],
+        expect=lambda *_: EXPECTED,
     )
     finding = run("gate-3/reused-epoch", session)
     assert finding.code is code
-    assert finding.facts["first"] == "INCOMPLETE"
-    ((again,),) = ([*given] for name, *given in session.asked if name == "run")
-    # the same graph with the same inputs, past the owner
-    assert again["launch"]["graph"] == "graph-1-1"
+    assert finding.facts["first"] == "released"
 
 
-@pytest.mark.parametrize("first", [exchange(), kept("PROTOCOL"), kept("PEER_TIMEOUT")])
-def test_a_first_replay_that_was_not_kept_for_its_stamps_ends_the_arm(run, first):
-    session = Scripted(capture=lambda *_: [facts(), facts()], block=[first])
-    assert run("gate-3/reused-epoch", session).code is None
-    assert "run" not in session.names()
+@pytest.mark.parametrize("first", [kept("INCOMPLETE"), kept("PROTOCOL"), kept("PEER_TIMEOUT")])
+def test_a_first_replay_that_was_kept_ends_the_arm(run, first):
+    session = Scripted(
+        capture=lambda *_: [facts(), facts()],
+        block=[first, kept("PROTOCOL")],
+        expect=lambda *_: EXPECTED,
+    )
+    finding = run("gate-3/reused-epoch", session)
+    assert finding.code is None
+    assert finding.facts["first"] != "released"
 
 
 @pytest.mark.parametrize("place", range(2 * len(REHEARSAL.depths) * REHEARSAL.replays))
