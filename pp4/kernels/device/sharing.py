@@ -103,12 +103,14 @@ def take_slice(
     """
     GROUPS: tl.constexpr = SPAN // GROUP
     spans = (TILE // SPAN) // slices
-    for turn in range(spans):
-        span = slice * spans + turn
+    span = slice * spans
+    # a while: the interpreter of Triton 3.6 does not count to a number that is no constant
+    while span < (slice + 1) * spans:
         first = offset + span * SPAN
         best = tile.best_of_span(logits, head, size, first, GROUP, SPAN, RANK_DIM, INTERPRETED)
         keys = tile.group_keys(best, number * (TILE // GROUP) + span * GROUPS, BITS)
         tl.store(maxima + span * GROUPS + tl.arange(0, GROUPS), keys)
+        span += 1
     last = chain.retire(counter, slices)
     if last:
         keys = tl.load(maxima + tl.arange(0, TILE // GROUP))
