@@ -141,7 +141,7 @@ def logits(geometry: Geometry, case: Case, device: torch.device) -> torch.Tensor
     return base
 
 
-_NAN, _INF, _MASKED = 0x7FC0, 0x7F80, 0xFF80 - 0x10000
+_NAN, _INF, _MASKED = 0xFFC0 - 0x10000, 0x7F80, 0xFF80 - 0x10000
 
 
 def _spoil(row: torch.Tensor, bounds: tuple[int, int], flaw: str) -> None:

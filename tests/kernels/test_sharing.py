@@ -8,8 +8,9 @@ import torch
 
 from pp4.kernels.faults import Fault
 from pp4.kernels.layout import HELPED
+from pp4.kernels.link import SoloLink
 from pp4.kernels.sampled_fused import GREEDY, INACTIVE, SAMPLED
-from tests.kernels.cases import check, random_case, solo
+from tests.kernels.cases import check, differences, random_case, solo
 from tests.kernels.test_pair import agree
 
 VOCAB = 300
@@ -39,9 +40,6 @@ def test_every_row_is_missing(batch):
     check(case, solo(case)[1])
 
 
-assert HELPED == 4, "more rows than are shared are among the missing ones"
-
-
 @pytest.mark.parametrize(
     "missing", [(), (0,), (6,), (1, 5), (0, 2, 4), (2, 4, 5, 6), (0, 1, 2, 3, 6)], ids=str
 )
@@ -60,19 +58,46 @@ def test_modes_among_them():
     check(case, solo(case)[1])
 
 
-def test_the_counters_of_slices_are_whole_after_every_launch():
-    case = shared(37, (1, 2))
+@pytest.mark.parametrize(
+    ("missing", "padding", "count"),
+    [
+        ((), (), 0),
+        ((6,), (), 1),
+        ((1, 2), (), 2),
+        ((1, 2), (2,), 1),
+        (range(HELPED), (), HELPED),
+        # the blocks of so many rows have enough to do
+        (range(HELPED + 1), (), 0),
+    ],
+    ids=str,
+)
+def test_which_rows_are_shared(missing, padding, count):
+    case = shared(37, missing, n_out=1)
+    requests = [
+        dataclasses.replace(one, mode=INACTIVE) if row in padding else one
+        for row, one in enumerate(case.requests)
+    ]
+    case = dataclasses.replace(case, requests=requests)
     block, outputs = solo(case)
     check(case, outputs)
-    counters = block.retired[case.batch :]
-    assert (counters[: 2 * LISTS] >= SLICES).all()
-    assert (counters % SLICES == 0).all()
-    block.load(case.requests, case.logits)
+    counters = block.retired[case.batch :].view(HELPED, LISTS)
+    taken = [[SLICES] * LISTS] * count + [[0] * LISTS] * (HELPED - count)
+    assert counters.tolist() == taken
+    # and once more on the same counters and lists
     block.poison()
     block.run()
-    again = block.outputs()
-    assert (again.token == outputs.token).all()
-    assert (again.q == outputs.q).all()
+    assert differences(block.outputs(), outputs) == []
+    assert counters.tolist() == [[2 * one for one in row] for row in taken]
+
+
+def test_a_shared_row_has_the_epoch_of_its_own():
+    case = shared(59, (1, 4), n_out=1)
+    block = case.block(SoloLink(case.batch))
+    block.link.epochs[:] = torch.arange(10, 80, 10)
+    block.run()
+    assert differences(block.outputs(), case.expected()) == []
+    assert block.outputs().stamp[:, 0].tolist() == list(range(11, 81, 10))
+    assert block.link.words().epochs == tuple(range(11, 81, 10))
 
 
 def test_a_bad_shared_row_spoils_no_other():

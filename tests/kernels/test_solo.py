@@ -74,6 +74,17 @@ def test_rows_at_every_border(name):
     assert block.link.words().clean
 
 
+@pytest.mark.parametrize("pattern", [0x7FC0, 0xFFC0, 0xFF81, 0xFFFF, PLUS_INF], ids=hex)
+@pytest.mark.parametrize("place", [0, 129, 258])
+def test_a_bad_column_is_found_beside_better_ones(pattern, place):
+    # groups of four, and many more of them than are looked into
+    case = plain(row(259, at={place: pattern}), tile=128)
+    assert case.geometry.group == 4
+    _, outputs = solo(case)
+    check(case, outputs)
+    assert outputs.error.tolist() == [[Fault.BAD_LOGITS]]
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_bad_rows_give_no_proposal(name):
     block, outputs = solo(plain(BAD[name], tile=32))

@@ -76,11 +76,11 @@ def free_port():
     """
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     ports = range(max(1024, lowest // 2), lowest) or range(1024, 1 << 16)
-    while True:
-        port = random.choice(ports)
+    for port in random.sample(ports, len(ports)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+    raise OSError(f"no port of {ports} is free")
 
 
 class Sshd:

@@ -167,8 +167,8 @@ _SELECTION: Final = (
         (
             Edit(
                 _TILE,
-                "key = (image << BITS) | (((1 << BITS) - 1) - number)",
-                "key = (image << BITS) | number",
+                "return (image << BITS) | (((1 << BITS) - 1) - number)",
+                "return (image << BITS) | number",
             ),
             Edit(
                 _TILE,

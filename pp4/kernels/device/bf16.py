@@ -10,10 +10,6 @@ import triton.language as tl
 
 MASKED = tl.constexpr(-0x80)
 """The pattern of -inf, as an int16."""
-FIRST_FINITE = tl.constexpr(0x0080)
-"""The image of the lowest finite value; that of -inf is one below it."""
-LOWEST = tl.constexpr(-0x7F800001)
-""":func:`order` of -inf."""
 
 
 @triton.jit
@@ -46,8 +42,8 @@ def is_finite(pattern):
 def image(pattern):
     """BF16 pattern -> 16-bit integer that rises with the value; -0 takes the image of +0.
 
-    Finite values lie in FIRST_FINITE..0xFF7F, so 0 is free to mean "no candidate".  Below them is
-    -inf; above them are +inf and the NaN that :func:`round_to_bf16` gives.
+    Finite values lie in 0x0080..0xFF7F, so 0 is free to mean "no candidate".  Below them is -inf;
+    above them are +inf and the NaN that :func:`round_to_bf16` gives.
     """
     plain = tl.where(pattern == 0x8000, 0, pattern)
     return tl.where(plain >= 0x8000, 0xFFFF - plain, plain | 0x8000)

@@ -5,8 +5,9 @@ since each group before its own holds a column before it, so a tile leaves group
 finishes the row looks into the 32 that are left.
 
 A group's key is ``image << BITS | ~number``: the image of its best value, and its number over all
-tiles here, so that of equal values the lower column comes first.  0 is no candidate.  A group with
-NaN or +inf has a key above all finite ones, and is among the best whatever else there is.
+tiles here, so that of equal values the lower column comes first.  0 is no group.  A group with NaN
+or +inf has a key above all finite ones, and is among the best whatever else there is; one of -inf
+alone lies below them.
 """
 
 import triton
@@ -30,8 +31,7 @@ def group_keys(ordered, first, BITS: tl.constexpr):
     if BITS == WIDE:
         image = image.to(tl.int64)
         number = number.to(tl.int64)
-    key = (image << BITS) | (((1 << BITS) - 1) - number)
-    return tl.where(image >= bf16.FIRST_FINITE, key, 0)
+    return (image << BITS) | (((1 << BITS) - 1) - number)
 
 
 @triton.jit
