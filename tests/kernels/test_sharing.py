@@ -8,7 +8,7 @@ import torch
 
 from pp4.kernels.faults import Fault
 from pp4.kernels.layout import HELPED
-from pp4.kernels.link import SoloLink
+from pp4.kernels.link import Bounds, SoloLink
 from pp4.kernels.sampled_fused import GREEDY, INACTIVE, SAMPLED
 from tests.kernels.cases import check, differences, random_case, solo
 from tests.kernels.test_pair import agree
@@ -92,7 +92,8 @@ def test_which_rows_are_shared(missing, padding, count):
 
 def test_a_shared_row_has_the_epoch_of_its_own():
     case = shared(59, (1, 4), n_out=1)
-    block = case.block(SoloLink(case.batch))
+    few = Bounds(first_polls=1000, next_polls=1000)
+    block = case.block(SoloLink(case.batch, bounds=few))
     block.link.epochs[:] = torch.arange(10, 80, 10)
     block.run()
     assert differences(block.outputs(), case.expected()) == []
