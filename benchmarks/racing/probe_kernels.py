@@ -57,9 +57,8 @@ def select(logits, bias, out, size: tl.int32, stride128: tl.int32, TILE: tl.cons
     offset = number * TILE
     stride = stride128.to(tl.int64) * 128
     here = logits + row * stride
-    head = (True, bias + row * stride, bias, bias)
     base = tile.load(here, offset, size, stride, TILE)
-    best = tile.best_groups(base, here, head, size, stride, offset, TILE, GROUP, 32, 1, INTERPRETED)
+    best = tile.best_groups(base, bias + row * stride, stride, offset, TILE, GROUP, INTERPRETED)
     keys = tile.group_keys(best, number * (TILE // GROUP), BITS)
     place = (row * tl.num_programs(0) + number) * 32 + tl.arange(0, 32)
     tl.store(out + place, bitonic.top32(keys, TILE // GROUP))
@@ -69,8 +68,8 @@ def select(logits, bias, out, size: tl.int32, stride128: tl.int32, TILE: tl.cons
 def merge(lists, out, LISTS: tl.constexpr, PADDED: tl.constexpr):
     """The 32 best keys of the lists of a row's tiles."""
     row = tl.program_id(0).to(tl.int64)
-    keys = chain.merged(lists + row * LISTS * 32, LISTS, PADDED)
-    tl.store(out + row * 32 + tl.arange(0, 32), keys)
+    keys = chain.lists_of(lists + row * LISTS * 32, LISTS, PADDED)
+    tl.store(out + row * 32 + tl.arange(0, 32), bitonic.merged32(keys, PADDED))
 
 
 @triton.jit(do_not_specialize=["size", "stride"])
@@ -80,9 +79,8 @@ def look_into(logits, bias, keys, out, size: tl.int32, stride: tl.int64, TILE: t
     row = tl.program_id(0).to(tl.int64)
     place = tl.arange(0, 32)
     words = columns.top32(
-        tl.load(keys + row * 32 + place), keys, (logits + row * stride, stride, 1, stride),
-        (True, bias + row * stride, bias, bias), (0, size, 2 * size),
-        TILES, TILE, GROUP, TILE, BITS, 1,
+        tl.load(keys + row * 32 + place), (logits + row * stride, stride, 1, stride),
+        bias + row * stride, (0, size, 2 * size), TILES, TILE, GROUP, BITS,
     )  # fmt: skip
     tl.store(out + row * 32 + place, words)
 

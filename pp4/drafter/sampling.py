@@ -13,7 +13,7 @@ from pp4.drafter.weights import Weights
 from pp4.errors import BadInputError
 from pp4.kernels import vectorised
 from pp4.kernels.geometry import Geometry
-from pp4.kernels.head import Head
+from pp4.kernels.head import Head, paired, panels
 
 
 def geometry_of(config: DrafterConfig, *, tile: int = 2048, warps: int = 4) -> Geometry:
@@ -55,12 +55,13 @@ def kernel_head(parts: Sequence[Weights], geometry: Geometry, cached: Sequence[i
     slot_of[own] = torch.arange(len(own), dtype=torch.int32, device=device)
     rows = w1.index_select(0, own)
     unused = torch.zeros(1, dtype=torch.int32, device=device)
+    shards = [part.w2.view(torch.int16) for part in parts]
     return Head(
         geometry=geometry,
         shards=tuple(part.rank for part in parts),
-        w1=w1,
-        w2=torch.stack([_padded(part.w2.view(torch.int16), geometry) for part in parts]),
-        bias=torch.stack([_bias(rows, part.w2.view(torch.int16), geometry) for part in parts]),
+        w1=paired(w1),
+        w2=torch.stack([panels(shard, geometry) for shard in shards]),
+        bias=torch.stack([_bias(rows, shard, geometry) for shard in shards]),
         slot_of=slot_of,
         token_map=unused if first.token_map is None else first.token_map,
     )
@@ -84,11 +85,6 @@ def require_parts(parts: Sequence[Weights], geometry: Geometry) -> None:
 def _check_cached(cached: Sequence[int], config: DrafterConfig) -> None:
     if len(set(cached)) != len(cached) or not all(0 <= one < config.vocab for one in cached):
         raise BadInputError.of("cached", f"distinct tokens below {config.vocab}", str(list(cached)))
-
-
-def _padded(rows: Tensor, geometry: Geometry) -> Tensor:
-    """[columns, R] -> [stride, R]."""
-    return functional.pad(rows, (0, 0, 0, geometry.stride - len(rows)))
 
 
 def _bias(rows: Tensor, w2: Tensor, geometry: Geometry) -> Tensor:

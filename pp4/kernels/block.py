@@ -17,7 +17,7 @@ import torch
 from pp4.errors import BadInputError
 from pp4.kernels import dyadic24, sampled_fused
 from pp4.kernels.head import Head, patterns, sharded
-from pp4.kernels.layout import HELPED
+from pp4.kernels.layout import MOST_ROWS
 from pp4.kernels.link import Link
 from pp4.kernels.reference import Row
 from pp4.kernels.sampled_fused import GREEDY, INACTIVE, SAMPLED
@@ -120,8 +120,9 @@ class SampledBlock:
     ) -> None:
         if len(head.shards) != link.shards:
             raise BadInputError.of("head", f"{link.shards} shards", f"{len(head.shards)}")
-        if not 1 <= batch <= link.rows:
-            raise BadInputError.of("batch", f"1 to {link.rows} rows", str(batch))
+        most = min(link.rows, MOST_ROWS)
+        if not 1 <= batch <= most:
+            raise BadInputError.of("batch", f"1 to {most} rows", str(batch))
         if n_out < 1:
             raise BadInputError.of("n_out", "at least one position", str(n_out))
         self.head, self.link, self.batch, self.n_out = head, link, batch, n_out
@@ -153,8 +154,8 @@ class SampledBlock:
         self.stamp, self.waited = (make(batch, n_out, dtype=torch.int64) for _ in range(2))
         scratch = geometry.scratch_words(batch, shards)
         self.candidates = make(scratch, dtype=torch.int64)
-        # tiles of each row, slices of each tile of the shared rows
-        counters = batch + HELPED * shards * geometry.tiles
+        # tiles of each row, panels of each tile of each row
+        counters = batch * (1 + shards * geometry.tiles)
         self.retired = make(counters, dtype=torch.int64)
 
     def _check_buffers(self, given: Buffers, device: torch.device) -> None:
@@ -180,7 +181,6 @@ class SampledBlock:
     def _check_alignment(self) -> None:
         """Refuse buffers that break what the kernel tells the compiler about its pointers."""
         for name, tensor in (
-            ("w1", self.head.w1),
             ("w2", self.head.w2),
             ("bias", self.head.bias),
             ("logits", self.logits),
@@ -233,7 +233,7 @@ class SampledBlock:
     @property
     def grid(self) -> tuple[int, int]:
         """Programs of a launch."""
-        return self.link.shards * self.head.geometry.tiles, self.batch
+        return self.head.geometry.grid(self.batch, self.link.shards)
 
     def arguments(self, index: int) -> dict[str, Any]:
         """Arguments of the launch of one position, by the kernel's names."""
@@ -251,7 +251,8 @@ class SampledBlock:
             "own_workspace": link.own_address, "peer_workspace": link.peer_address,
             "rank": link.rank, "vocab": geometry.vocab, "split": geometry.split,
             "target_vocab": head.target_vocab, "slots": head.slots, "rows": link.rows,
-            "index": index, "n_out": self.n_out, "stride128": geometry.stride // 128,
+            "batch": self.batch, "index": index, "n_out": self.n_out,
+            "stride128": geometry.stride // 128,
             "budget": bounds.next_ns if index else bounds.first_ns,
             "max_polls": bounds.next_polls if index else bounds.first_polls,
             "epoch_limit": bounds.epoch_limit,

@@ -20,8 +20,8 @@ from pp4.kernels.geometry import Geometry
 
 POINTER_TYPES = {
     "logits_ptr": "*i16",
-    "w1_ptr": "*i16",
-    "w2_ptr": "*i16",
+    "w1_ptr": "*i32",
+    "w2_ptr": "*i32",
     "bias_ptr": "*i16",
     "slot_ptr": "*i32",
     "map_ptr": "*i32",

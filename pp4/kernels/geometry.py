@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pp4.errors import BadInputError
-from pp4.kernels.layout import HELPED, NARROW_BITS, WIDE_BITS
+from pp4.kernels.layout import NARROW_BITS, WIDE_BITS
 
 WIDTH = 32
 STRIDE = 128
 """Rows of shards are padded to a multiple of this many elements."""
 GROUP = 4
 """Columns that a tile compares by their best."""
-SPAN_OF_A_WARP = 8
-"""Columns that a warp multiplies with W2 at once: more would not fit the registers."""
 REGISTERS = 128
 """Of a thread at most.  Products with W2 would take more, in blocks that have none too."""
+FEW_BLOCKS = 16
+"""Of a tile, in launches of few rows.  Those that find nothing to do cost next to nothing."""
 MAX_VOCAB = (1 << 31) - 1
 MAX_TILES = 1024
 MAX_TILE = 1 << 15
@@ -40,6 +40,8 @@ class Geometry:
         rank_dim: inner dimension of the Markov weights, a power of two.
         mapped: whether a reduced draft vocabulary is mapped to target ids.
         warps: warps of a block.
+        panel: columns that a block multiplies with W2 at once, a power of two from 32; of a smaller
+            tile all of it.
 
     Raises:
         BadInputError: a bound is empty or out of range.
@@ -51,6 +53,7 @@ class Geometry:
     rank_dim: int = 256
     mapped: bool = False
     warps: int = 4
+    panel: int = 512
 
     def __post_init__(self) -> None:
         if not 2 <= self.vocab <= MAX_VOCAB:
@@ -62,6 +65,10 @@ class Geometry:
         if not (_power_of_two(self.tile) and WIDTH <= self.tile <= MAX_TILE):
             raise BadInputError.of(
                 "tile", f"a power of two from {WIDTH} to {MAX_TILE}", str(self.tile)
+            )
+        if not (_power_of_two(self.panel) and WIDTH <= self.panel <= MAX_TILE):
+            raise BadInputError.of(
+                "panel", f"a power of two from {WIDTH} to {MAX_TILE}", str(self.panel)
             )
         if not _power_of_two(self.rank_dim):
             raise BadInputError.of("rank_dim", "a power of two", str(self.rank_dim))
@@ -93,6 +100,21 @@ class Geometry:
         return -(-self.widest // self.tile)
 
     @property
+    def panel_width(self) -> int:
+        """Columns of a panel of W2."""
+        return min(self.panel, self.tile)
+
+    @property
+    def panels(self) -> int:
+        """Panels of a tile."""
+        return self.tile // self.panel_width
+
+    @property
+    def pairs(self) -> int:
+        """Words of a row of the Markov weights, of two places each."""
+        return max(1, self.rank_dim // 2)
+
+    @property
     def group(self) -> int:
         """Neighbours that a tile compares by their best: a tile has 32 groups at least."""
         return min(GROUP, self.tile // WIDTH)
@@ -110,13 +132,18 @@ class Geometry:
     def scratch_words(self, batch: int, shards: int) -> int:
         """int64 words that the launches of a batch leave to each other's blocks.
 
-        Of each row 32 words of the peer and a list of 32 keys for each tile; of the few rows that
-        all blocks share a key for each group, which no batch makes more.
+        Of each row 32 words of the peer, and 32 for each tile and each of several panels.
         """
-        in_a_word = 2 if self.bits(shards) == NARROW_BITS else 1
-        lists = shards * self.tiles
-        keys = batch * (in_a_word + lists) * WIDTH + HELPED * lists * self.groups
-        return -(-keys // in_a_word)
+        lists = shards * self.tiles * (1 + self.panels if self.panels > 1 else 1)
+        return batch * (1 + lists) * WIDTH
+
+    def grid(self, batch: int, shards: int) -> tuple[int, int]:
+        """Programs of a launch: tiles, and blocks for each row.
+
+        Of few rows there are more, so that of rows without a bias row each takes one panel.
+        """
+        panels_of_all = self.panels * -(-batch // 2)
+        return shards * self.tiles, max(batch, min(FEW_BLOCKS, panels_of_all))
 
     def constants(self, *, shards: int, interpreted: bool) -> dict[str, int | bool]:
         """Compile-time arguments of the kernel: 1 shard for a rank of a pair, 2 for solo."""
@@ -127,10 +154,10 @@ class Geometry:
             "TILES": self.tiles,
             "PADDED_LISTS": _padded_power(shards * self.tiles),
             "TILE": self.tile,
+            "PANEL": self.panel_width,
             "GROUP": self.group,
-            "SPAN": min(SPAN_OF_A_WARP * self.warps, self.tile),
             "BITS": self.bits(shards),
-            "RANK_DIM": self.rank_dim,
+            "WORDS": self.pairs,
             "HAS_MAP": self.mapped,
             "INTERPRETED": interpreted,
         }

@@ -40,6 +40,40 @@ def sharded(bits: torch.Tensor, geometry: Geometry, shards: Sequence[int]) -> to
     return out
 
 
+def paired(rows: torch.Tensor) -> torch.Tensor:
+    """Words of the places that the tree adds first, r below and r + R/2 above.
+
+    Args:
+        rows: ``[N, R]`` int16 BF16 patterns, R a power of two.
+
+    Returns:
+        ``[N, max(1, R/2)]`` int32.  A lone place has zeros above it.
+    """
+    half = max(1, rows.shape[1] // 2)
+    above = rows[:, half:] if rows.shape[1] > 1 else torch.zeros_like(rows)
+    return (rows[:, :half].int() & 0xFFFF) | (above.int() << 16)
+
+
+def panels(rows: torch.Tensor, geometry: Geometry) -> torch.Tensor:
+    """W2 of one shard as the kernel multiplies it.
+
+    Args:
+        rows: ``[columns, R]`` int16 BF16 patterns.
+        geometry: shapes and bounds.
+
+    Returns:
+        ``[panels of all tiles, max(1, R/2), columns of a panel]`` int32 words of :func:`paired`.
+    """
+    words = paired(rows)
+    if geometry.rank_dim == 1:
+        # -0 changes no sum, and above W1's lone places are zeros
+        words |= -0x80000000
+    width, count = geometry.panel_width, geometry.tiles * geometry.panels
+    out = words.new_zeros((count * width, geometry.pairs))
+    out[: len(words)] = words
+    return out.view(count, width, geometry.pairs).transpose(1, 2).contiguous()
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """Markov weights and cache on one device.
@@ -47,8 +81,8 @@ class Head:
     Attributes:
         geometry: shapes and bounds.
         shards: which shards are here, in order.
-        w1: ``[target vocab, rank_dim]`` int16 BF16 patterns.
-        w2: ``[shards, stride, rank_dim]`` int16 BF16 patterns.
+        w1: ``[target vocab, max(1, R/2)]`` int32 words of :func:`paired`.
+        w2: ``[shards, panels, max(1, R/2), columns of a panel]`` int32, of :func:`panels`.
         bias: ``[shards, slots, stride]`` int16 BF16 patterns of the cached rows.
         slot_of: ``[target vocab]`` int32, slot of a token's cached row or -1.
         token_map: ``[vocab]`` int32 ids that are emitted, strictly rising; ``[1]`` where unused.
@@ -101,12 +135,13 @@ class Head:
         # one unused slot keeps the array nonempty where nothing is cached
         unused = [np.zeros(len(w2), np.float32)]
         rows = [reference.markov_bias(w1[token], w2) for token in cached] or unused
-        columns = sharded(patterns(w2, device).T, geometry, shards)
+        first, second = patterns(w1, device), patterns(w2, device)
+        bounds = [geometry.bounds[shard] for shard in shards]
         return cls(
             geometry=geometry,
             shards=tuple(shards),
-            w1=patterns(w1, device),
-            w2=columns.transpose(1, 2).contiguous(),
+            w1=paired(first),
+            w2=torch.stack([panels(second[low:high], geometry) for low, high in bounds]),
             bias=sharded(patterns(np.stack(rows), device), geometry, shards),
             slot_of=torch.from_numpy(slot_of).to(device),
             token_map=torch.tensor(emitted, dtype=torch.int32, device=device),

@@ -12,5 +12,5 @@ NARROW_BITS = 15
 """Bits of a group's number in a key that fits an int32."""
 WIDE_BITS = 32
 """Bits of a group's number in an int64 key."""
-HELPED = 4
-"""Rows without a cached bias row that all blocks of a launch share, at most."""
+MOST_ROWS = 64
+"""Rows of a launch at most: those without a cached bias row are the bits of a word."""

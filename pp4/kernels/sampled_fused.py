@@ -1,12 +1,17 @@
 """The fused kernel: one launch selects, allocates and draws one position of every row of a batch.
 
-Per row, every tile keeps the 32 best groups of its columns and retires; the tile that retires last
-takes the 32 best groups of all and looks for the 32 best columns in them.  Nobody spins for a block
-that may not run.  On a pair the finisher then exchanges 32 words with the peer and unites both;
-solo, where one launch holds both shards, what was found is the union already.  From there both go
-the same way: tickets, draw, outputs, completion stamp.
+Per row, every tile keeps the 32 best groups of its columns and retires; the block that retires last
+takes the 32 best groups of all and looks for the 32 best columns in them.  Rows without a cached
+bias row are taken by all blocks, panel by panel of W2 and two rows at a time.  Nobody spins for a
+block that may not run.  On a pair the finisher then exchanges 32 words with the peer and unites
+both; solo, where one launch holds both shards, what was found is the union already.  From there
+both go the same way: tickets, draw, outputs, completion stamp.
 
-Grid: (shards here * tiles, batch).
+Grid: :meth:`pp4.kernels.geometry.Geometry.grid`.
+
+A block first takes its part in every row, and only then finishes those that it was the last of, the
+lower row first: of all blocks that wait for the peer the one with the lowest row can go on, on both
+ranks, so nobody waits for what is not under way.
 """
 
 from typing import Any
@@ -20,12 +25,12 @@ from pp4.kernels.device import (
     columns,
     exchange,
     meeting,
+    missing,
     outcome,
-    sharing,
     tile,
+    uncached,
     words,
 )
-from pp4.kernels.layout import HELPED
 
 INACTIVE = 0
 SAMPLED = 1
@@ -33,7 +38,6 @@ GREEDY = 2
 
 _INACTIVE = tl.constexpr(INACTIVE)
 _SAMPLED = tl.constexpr(SAMPLED)
-_OWN = tl.constexpr(1 << HELPED)
 
 
 def interpreted(kernel: Any) -> bool:
@@ -48,10 +52,10 @@ POINTERS = [
 ]  # fmt: skip
 SCALARS = [
     "own_workspace", "peer_workspace", "rank", "vocab", "split", "target_vocab", "slots", "rows",
-    "index", "n_out", "stride128", "budget", "max_polls", "epoch_limit",
+    "batch", "index", "n_out", "stride128", "budget", "max_polls", "epoch_limit",
 ]  # fmt: skip
 
-ALIGNED = ("logits_ptr", "w1_ptr", "w2_ptr", "bias_ptr", "candidates_ptr")
+ALIGNED = ("logits_ptr", "w2_ptr", "bias_ptr", "candidates_ptr")
 """Start on 16 bytes, which the host checks, so that loads may take 16 bytes at once."""
 
 
@@ -69,21 +73,22 @@ def _kernel(
     epoch_ptr, own_error_ptr,  # state of this rank
     own_workspace: tl.int64, peer_workspace: tl.int64,  # addresses
     rank: tl.int32, vocab: tl.int32, split: tl.int32, target_vocab: tl.int32,  # bounds
-    slots: tl.int32, rows: tl.int32, index: tl.int32, n_out: tl.int32, stride128: tl.int32,
-    budget: tl.int64, max_polls: tl.int64, epoch_limit: tl.int64,
+    slots: tl.int32, rows: tl.int32, batch: tl.int32, index: tl.int32, n_out: tl.int32,
+    stride128: tl.int32, budget: tl.int64, max_polls: tl.int64, epoch_limit: tl.int64,
     SHARDS: tl.constexpr, TILES: tl.constexpr, PADDED_LISTS: tl.constexpr, TILE: tl.constexpr,
-    GROUP: tl.constexpr, SPAN: tl.constexpr, BITS: tl.constexpr, RANK_DIM: tl.constexpr,
+    PANEL: tl.constexpr, GROUP: tl.constexpr, BITS: tl.constexpr, WORDS: tl.constexpr,
     HAS_MAP: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     number = tl.program_id(0)
-    row = tl.program_id(1)
-    batch = tl.num_programs(1)
+    # of blocks beyond the batch there is no row: they look at one, and leave it alone
+    row = tl.minimum(tl.program_id(1), batch - 1)
+    PANELS: tl.constexpr = TILE // PANEL
     LISTS: tl.constexpr = SHARDS * TILES
-    GROUPS: tl.constexpr = TILE // GROUP
     stride = stride128.to(tl.int64) * 128
     shard = number // TILES
     offset = (number % TILES) * TILE
-    size = tl.where((rank + shard) > 0, vocab - split, split)
+    upper = (rank + shard) > 0
+    size = tl.where(upper, vocab - split, split)
     next_logits = n_out * stride  # of the next row; the next shard's are a batch further on
     all_logits = logits_ptr + index * stride
     here = all_logits + shard * batch * next_logits
@@ -99,75 +104,51 @@ def _kernel(
     epoch = tl.load(epoch_ptr + row) + 1
     known = (previous >= 0) & (previous < target_vocab)
     slot = tl.load(slot_ptr + previous, mask=known, other=-1)
-    w2 = w2_ptr + shard * stride * RANK_DIM
+    none_cached = missing.rows(mode_ptr, tokens, slot_ptr, batch, step, target_vocab)
 
-    # scratch, in keys: of each row 32 words of the peer and the lists of all tiles, then the best
-    # of all groups of the shared rows; Geometry.scratch_words
+    # scratch, of each row: 32 words of the peer, a list of each tile, and one of each panel where
+    # its bias row is not cached; Geometry.scratch_words
+    A_ROW: tl.constexpr = (1 + LISTS * (1 + PANELS if PANELS > 1 else 1)) * 32
+    lists = candidates_ptr + 32
     IN_A_WORD: tl.constexpr = 2 if BITS == tile.NARROW else 1
-    A_ROW: tl.constexpr = (IN_A_WORD + LISTS) * 32
-    scratch = candidates_ptr
-    if BITS == tile.NARROW:
-        scratch = candidates_ptr.to(tl.pointer_type(tl.int32))
-    lists = scratch + 32 * IN_A_WORD
-    maxima = scratch + batch * A_ROW
+    groups = tile.keys_at(candidates_ptr, BITS) + 32 * IN_A_WORD
 
-    SPANS: tl.constexpr = TILE // SPAN
-    none = sharing.NO_ROW + 0
-    shared = (none, none, none, none)
-    slices = sharing.slices_of(batch, SPANS)
-    if slices > 1:
-        shared = sharing.shared_rows(mode_ptr, tokens, slot_ptr, batch, step, target_vocab)
-    mine = (row != shared[0]) & (row != shared[1]) & (row != shared[2]) & (row != shared[3])
-    # what this block was the last of: a bit for each shared row, and one for its own
-    ends = 0
-    if mine:
+    # the rows that this block was the last of, a bit each
+    ends = tl.full([], 0, tl.int64)
+    if (tl.program_id(1) < batch) & (((none_cached >> row) & 1) == 0):
         if (mode != _INACTIVE) & known:
             bias_row = bias_ptr + (shard * slots + tl.maximum(slot, 0)) * stride
-            w1_row = w1_ptr + previous.to(tl.int64) * RANK_DIM
-            best = tile.best_groups(
-                base, here + row * next_logits, (slot >= 0, bias_row, w1_row, w2), size, stride,
-                offset, TILE, GROUP, SPAN, RANK_DIM, INTERPRETED,
-            )  # fmt: skip
-            keys = tile.group_keys(best, number * GROUPS, BITS)
-            chain.leave(lists + row * A_ROW, number, bitonic.top32(keys, GROUPS))
+            best = tile.best_groups(base, bias_row, stride, offset, TILE, GROUP, INTERPRETED)
+            keys = tile.group_keys(best, number * (TILE // GROUP), BITS)
+            keys = bitonic.top32(keys, TILE // GROUP)
+            chain.leave(groups + row * (A_ROW * IN_A_WORD), number, keys)
         if chain.retire(retired_ptr + row, LISTS):
-            ends = _OWN
-    if (shared[0] < none) & (row < slices):
-        for place in range(sharing.HELPED):
-            other = sharing.nth(shared, place)
-            if other < none:
-                token = tl.load(tokens + other * step).to(tl.int64)
-                left = sharing.take_slice(
-                    maxima + (place * LISTS + number) * GROUPS,
-                    retired_ptr + batch + place * LISTS + number,
-                    lists + other * A_ROW, number, row, slices,
-                    here + other * next_logits, (False, bias_ptr, w1_ptr + token * RANK_DIM, w2),
-                    size, offset, TILE, GROUP, SPAN, BITS, RANK_DIM, INTERPRETED,
-                )  # fmt: skip
-                if left:  # noqa: SIM102 - "and" would retire in any case
-                    if chain.retire(retired_ptr + other, LISTS):
-                        ends = ends | (1 << place)
+            ends = ends | (tl.full([], 1, tl.int64) << row)
+    if none_cached != 0:
+        first_id = tl.where(upper, split, 0)
+        of_tile = (shard * TILES + number % TILES).to(tl.int64) * (PANELS * WORDS * PANEL)
+        ends = ends | uncached.take_panels(
+            none_cached, lists, (here, next_logits), (tokens, step), (w1_ptr, w2_ptr + of_tile),
+            (retired_ptr, retired_ptr + batch), number, (offset, size, stride, first_id),
+            LISTS, PANELS, PANEL, WORDS, A_ROW,
+        )  # fmt: skip
 
     link = (own_workspace, peer_workspace, epoch_ptr, own_error_ptr)
     outputs = (ids_ptr, q_ptr, token_ptr, error_ptr, stamp_ptr, waited_ptr)
-    while ends > 0:
-        place = sharing.lowest(ends)
-        other = sharing.nth(shared, place)
-        one, kind, token, cached, now = row, mode, previous, slot, epoch
+    while ends != 0:
+        one = missing.lowest(ends)
+        ends = ends & (ends - 1)
+        kind, token, cached, now = mode, previous, slot, epoch
         counter = (key, position + index, round)
-        if (ends != _OWN) & ((ends < _OWN) | (other < row)):
-            # another row than the one that this block has looked up
-            one, cached = other, -1
-            kind = tl.load(mode_ptr + other)
-            token = tl.load(tokens + other * step)
-            position_of_other = tl.load(position_ptr + other) + index
-            counter = (tl.load(key_ptr + other), position_of_other, tl.load(round_ptr + other))
-            now = tl.load(epoch_ptr + other) + 1
-            ends = ends ^ (1 << place)
-        else:
-            ends = ends ^ _OWN
+        if one != row:
+            # another one than this block has looked up, so it has no cached bias row
+            kind, cached = tl.load(mode_ptr + one), -1
+            token = tl.load(tokens + one * step)
+            position_of_it = tl.load(position_ptr + one) + index
+            counter = (tl.load(key_ptr + one), position_of_it, tl.load(round_ptr + one))
+            now = tl.load(epoch_ptr + one) + 1
         at = one.to(tl.int64) * n_out + index
-        copy = candidates_ptr + one * (A_ROW // IN_A_WORD)
+        copy = candidates_ptr + one * A_ROW
         next_token = tokens + one * step + 1
         limits = (exchange.deadline_after(budget, INTERPRETED), max_polls, epoch_limit)
         waited = tl.full([], 0, tl.int64)
@@ -179,15 +160,22 @@ def _kernel(
         else:
             union = tl.full([32], words.PROTOCOL, tl.int64)
             if (token >= 0) & (token < target_vocab):
-                keys = chain.merged(lists + one * A_ROW, LISTS, PADDED_LISTS)
-                bias_row = bias_ptr + tl.maximum(cached, 0) * stride
-                w1_row = w1_ptr + token.to(tl.int64) * RANK_DIM
-                union = columns.top32(
-                    keys, scratch + one * A_ROW,
-                    (all_logits + one * next_logits, batch * next_logits, slots, stride),
-                    (cached >= 0, bias_row, w1_row, w2_ptr), (rank, split, vocab),
-                    TILES, TILE, GROUP, SPAN, BITS, RANK_DIM,
-                )  # fmt: skip
+                words_of_it = lists + one * A_ROW
+                if cached < 0:
+                    keys = uncached.keys_of_lists(words_of_it, LISTS, PADDED_LISTS, BITS)
+                else:
+                    keys_of_it = groups + one * (A_ROW * IN_A_WORD)
+                    keys = chain.lists_of(keys_of_it, LISTS, PADDED_LISTS)
+                keys = bitonic.merged32(keys, PADDED_LISTS)
+                if cached < 0:
+                    union = uncached.words_of(keys, words_of_it, LISTS, BITS)
+                else:
+                    union = columns.top32(
+                        keys,
+                        (all_logits + one * next_logits, batch * next_logits, slots, stride),
+                        bias_ptr + cached * stride, (rank, split, vocab),
+                        TILES, TILE, GROUP, BITS,
+                    )  # fmt: skip
             if SHARDS == 2:
                 fault = meeting.alone(now, one, rows, link, limits, INTERPRETED)
                 told = exchange.error_at(own_workspace, rows)

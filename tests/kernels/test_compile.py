@@ -54,7 +54,7 @@ def test_no_run_time_value_is_compiled_in(tmp_path):
     found = json.loads(done.stdout)
     names = [name for name, *_ in found["parameters"]]
     shapes = {
-        "SHARDS", "TILES", "PADDED_LISTS", "TILE", "GROUP", "SPAN", "BITS", "RANK_DIM", "HAS_MAP",
+        "SHARDS", "TILES", "PADDED_LISTS", "TILE", "PANEL", "GROUP", "BITS", "WORDS", "HAS_MAP",
         "INTERPRETED",
     }  # fmt: skip
     assert names[: -len(shapes)] == found["pointers"] + found["scalars"]

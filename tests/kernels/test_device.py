@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pp4.kernels import dyadic24, reference
-from pp4.kernels.device import bf16, bitonic, markov, tickets
-from pp4.kernels.head import patterns
+from pp4.kernels.device import bf16, bitonic, markov, panels, tickets
+from pp4.kernels.geometry import Geometry
+from pp4.kernels.head import paired, patterns
+from pp4.kernels.head import panels as laid_out
 from pp4.kernels.philox import philox4x32_10
 
 TABLE = json.loads((Path(__file__).parents[1] / "vectors" / "bf16.json").read_text("utf-8"))
@@ -75,8 +77,15 @@ def _philox(key, counter, out):
 @triton.jit
 def _bias(w1, w2, out, N: tl.constexpr, RANK_DIM: tl.constexpr):
     column = tl.arange(0, N)
-    head = (False, w2, w1, w2)
-    tl.store(out + column, markov.bias(head, column, column >= 0, RANK_DIM, False))
+    tl.store(out + column, markov.bias(w1, w2, column, column >= 0, RANK_DIM))
+
+
+@triton.jit
+def _bias_of_two(one, two, w2, out, N: tl.constexpr, WORDS: tl.constexpr):
+    column = tl.arange(0, N)
+    first, second = panels.bias(one, two, w2, N, WORDS)
+    tl.store(out + column, first)
+    tl.store(out + N + column, second)
 
 
 def test_rounding_table_with_every_nan():
@@ -119,6 +128,14 @@ def test_the_bias_is_summed_in_the_order_of_the_tree(width):
     _bias[(1,)](patterns(w1), patterns(w2), out, N=64, RANK_DIM=width)
     expected = reference.markov_bias(w1, w2)
     assert out.tolist() == (expected.view(np.uint32) >> 16).tolist()
+    # and by words of two places, for a second row beside it
+    words = paired(patterns(np.stack([w1, -w1])))
+    both = torch.zeros(2, 64, dtype=torch.int32)
+    laid = laid_out(patterns(w2), Geometry(vocab=128, split=64, tile=64, rank_dim=width))
+    _bias_of_two[(1,)](words[0], words[1], laid[0], both, N=64, WORDS=words.shape[1])
+    assert both[0].tolist() == out.tolist()
+    negative = reference.markov_bias(-w1, w2)
+    assert both[1].tolist() == (negative.view(np.uint32) >> 16).tolist()
     if width > 2:
         neighbours = np.arange(width).reshape(2, -1).T.ravel()
         other = reference.markov_bias(w1[neighbours], w2[:, neighbours])

@@ -9,7 +9,7 @@ import torch
 from pp4.errors import BadInputError
 from pp4.kernels import reference
 from pp4.kernels.geometry import Geometry
-from pp4.kernels.head import Head, patterns, sharded
+from pp4.kernels.head import Head, paired, panels, patterns, sharded
 from tests.kernels.cases import normal
 
 GEOMETRY = Geometry(vocab=40, split=25, tile=32, rank_dim=4)
@@ -27,10 +27,10 @@ def test_geometry_of_a_production_vocabulary():
         "TILES": 32,
         "PADDED_LISTS": 32,
         "TILE": 2048,
+        "PANEL": 512,
         "GROUP": 4,
-        "SPAN": 32,
         "BITS": 15,
-        "RANK_DIM": 256,
+        "WORDS": 128,
         "HAS_MAP": False,
         "INTERPRETED": False,
     }
@@ -80,9 +80,41 @@ def test_cached_rows_are_those_of_the_tree():
 
 def test_a_rank_holds_its_own_shard_only():
     whole, upper = Head.build(GEOMETRY, W1, W2), Head.build(GEOMETRY, W1, W2, shards=(1,))
-    assert upper.w2.shape == (1, 128, 4)
+    assert upper.w2.shape == (1, 1, 2, 32)
     assert upper.w2[0].tolist() == whole.w2[1].tolist()
     assert upper.w1.tolist() == whole.w1.tolist()
+
+
+@pytest.mark.parametrize("rank_dim", [1, 2, 8])
+def test_words_hold_what_the_tree_adds_first(rank_dim):
+    rows = patterns(normal(5, 70, rank_dim))
+    words = paired(rows)
+    half = max(1, rank_dim // 2)
+    assert words.dtype == torch.int32
+    assert words.shape == (70, half)
+    below = words.to(torch.int16)
+    assert below.tolist() == rows[:, :half].tolist()
+    above = (words >> 16).to(torch.int16)
+    assert above.tolist() == (rows[:, half:].tolist() if rank_dim > 1 else [[0]] * 70)
+
+
+def test_panels_hold_columns_side_by_side():
+    geometry = Geometry(vocab=190, split=100, tile=64, rank_dim=4, panel=32)
+    rows = patterns(normal(6, 90, 4))
+    laid, words = panels(rows, geometry), paired(rows)
+    # two tiles of two panels, for the larger shard
+    assert laid.shape == (4, 2, 32)
+    for column in range(90):
+        assert laid[column // 32, :, column % 32].tolist() == words[column].tolist()
+    assert not laid[2, :, 26:].any()
+    assert not laid[3].any()
+
+
+def test_a_lone_place_adds_minus_zero():
+    """So that the bias of a width of 1 is its product, a -0 too."""
+    geometry = Geometry(vocab=64, split=32, tile=32, rank_dim=1)
+    laid = panels(patterns(np.full((32, 1), -0.0, np.float32)), geometry)
+    assert laid.tolist() == [[[-0x7FFF8000] * 32]]
 
 
 def test_shards_keep_leading_axes_and_pad_with_zeros():

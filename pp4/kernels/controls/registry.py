@@ -14,6 +14,7 @@ _FUSED: Final = "sampled_fused.py"
 _TILE: Final = "device/tile.py"
 _CHAIN: Final = "device/chain.py"
 _COLUMNS: Final = "device/columns.py"
+_UNCACHED: Final = "device/uncached.py"
 _MEETING: Final = "device/meeting.py"
 _OUTCOME: Final = "device/outcome.py"
 _EXCHANGE: Final = "device/exchange.py"
@@ -147,7 +148,7 @@ _SELECTION: Final = (
         "swapped_bounds",
         "Each shard takes the id bounds of the other",
         (
-            Edit(_FUSED, "tl.where((rank + shard) > 0,", "tl.where((rank + shard) == 0,"),
+            Edit(_FUSED, "    upper = (rank + shard) > 0\n", "    upper = (rank + shard) == 0\n"),
             Edit(_COLUMNS, "    upper = (shard + rank) > 0\n", "    upper = (shard + rank) == 0\n"),
             Edit(
                 _FUSED,
@@ -210,8 +211,13 @@ _SELECTION: Final = (
         (
             Edit(
                 _COLUMNS,
-                "    return tl.where(inside & bf16.is_bad(pattern), words.BAD, word)\n",
-                "    return word\n",
+                "    found = tl.where(inside & bf16.is_bad(pattern), words.BAD, word)\n",
+                "    found = word\n",
+            ),
+            Edit(
+                _UNCACHED,
+                "tl.where(image > 0xFF7F, words.BAD, tl.where(image < 0x80, 0, word))",
+                "tl.where((image > 0xFF7F) | (image < 0x80), 0, word)",
             ),
         ),
     ),

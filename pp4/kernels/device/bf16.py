@@ -19,6 +19,18 @@ def widen(pattern):
 
 
 @triton.jit
+def lower(word):
+    """float32 of the BF16 pattern in the lower half of an int32."""
+    return (word << 16).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def upper(word):
+    """float32 of the BF16 pattern in the upper half of an int32."""
+    return (word & -0x10000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def round_to_bf16(value):
     """float32 -> int32 BF16 pattern (0..0xFFFF), ties to even; what was NaN before stays NaN."""
     bits = value.to(tl.int32, bitcast=True)

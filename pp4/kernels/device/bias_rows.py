@@ -25,6 +25,6 @@ def bias_rows(
     token = tl.load(previous_ptr + row)
     found = tl.full([SPAN], UNKNOWN, tl.int32)
     if (token >= 0) & (token < target_vocab):
-        head = (False, w1_ptr, w1_ptr + token.to(tl.int64) * RANK_DIM, w2_ptr)
-        found = markov.bias(head, column, inside, RANK_DIM, False)
+        w1_row = w1_ptr + token.to(tl.int64) * RANK_DIM
+        found = markov.bias(w1_row, w2_ptr, column, inside, RANK_DIM)
     tl.store(out_ptr + row * stride + column, found.to(tl.int16), mask=inside)

@@ -42,23 +42,33 @@ def _sort_lists(x, M: tl.constexpr):
 
 
 @triton.jit
-def _reduce(x, M: tl.constexpr):
-    """Falling/rising lists -> the falling top 32 of all.  [M, 32] -> [1, 32], M a power of two.
+def _reduce(x, M: tl.constexpr, LEFT: tl.constexpr):
+    """Falling/rising lists -> the top 32 of each M / LEFT neighbours.  [M, 32] -> [LEFT, 32].
 
-    The larger of a falling and a rising list, place by place, are the 32 largest of both.
+    M and LEFT are powers of two; of what is left even rows fall and odd ones rise.  The larger of a
+    falling and a rising list, place by place, are the 32 largest of both.
     """
-    if M == 1:
+    if M == LEFT:
         return x
     else:
         even, odd = tl.split(tl.permute(tl.reshape(x, [M // 2, 2, 32]), (0, 2, 1)))
-        return _reduce(_merge(tl.maximum(even, odd), M // 2), M // 2)
+        return _reduce(_merge(tl.maximum(even, odd), M // 2), M // 2, LEFT)
 
 
 @triton.jit
 def top32(x, N: tl.constexpr):
     """The 32 largest words in falling order.  [N] integers, N a power of two >= 32 -> [32]."""
     lists = _sort_lists(tl.reshape(x, [N // 32, 32]), N // 32)
-    return tl.reshape(_reduce(lists, N // 32), [32])
+    return tl.reshape(_reduce(lists, N // 32, 1), [32])
+
+
+@triton.jit
+def top32_of_two(x, N: tl.constexpr):
+    """The 32 largest of each row, of the first falling and of the second rising.
+
+    [2, N] -> [2, 32].
+    """
+    return _reduce(_sort_lists(tl.reshape(x, [N // 16, 32]), N // 16), N // 16, 2)
 
 
 @triton.jit
@@ -67,7 +77,13 @@ def merged32(x, M: tl.constexpr):
 
     [M, 32], M a power of two -> [32], falling.
     """
-    return tl.reshape(_reduce(x, M), [32])
+    return tl.reshape(_reduce(x, M, 1), [32])
+
+
+@triton.jit
+def merged32_of_two(x, M: tl.constexpr):
+    """The same of each half of M lists, of one falling and of the other rising.  -> [2, 32]."""
+    return _reduce(x, M, 2)
 
 
 @triton.jit

@@ -14,6 +14,20 @@ def leave(lists, number, keys):
 
 
 @triton.jit
+def leave_two(lists, number, one, two, a_row, keys):
+    """Store list ``number`` of two rows, whose lists are ``a_row`` keys apart each.
+
+    lists: those of row 0; keys: [2, 32], of one falling and of the other rising.  Both can be the
+    same row with the same keys.
+    """
+    second = tl.arange(0, 2)[:, None] == 1
+    place = tl.arange(0, 32)[None, :]
+    row = tl.where(second, two, one) * a_row
+    falling = second == (number % 2 == 1)
+    tl.store(lists + row + number * 32 + tl.where(falling, place, 31 - place), keys)
+
+
+@triton.jit
 def retire(counter, count):
     """Count one arrival; -> whether it was the last of ``count``.  Everything stored is published.
 
@@ -25,8 +39,30 @@ def retire(counter, count):
 
 
 @triton.jit
-def merged(lists, LISTS: tl.constexpr, PADDED: tl.constexpr):
-    """The 32 largest keys of all lists, falling.  PADDED: a power of two from LISTS."""
+def lists_of(lists, LISTS: tl.constexpr, PADDED: tl.constexpr):
+    """All lists of a row.  PADDED: a power of two from LISTS.  -> [PADDED, 32], padded with 0."""
     number = tl.arange(0, PADDED)[:, None]
-    keys = tl.load(lists + number * 32 + tl.arange(0, 32)[None, :], mask=number < LISTS, other=0)
-    return bitonic.merged32(keys, PADDED)
+    return tl.load(lists + number * 32 + tl.arange(0, 32)[None, :], mask=number < LISTS, other=0)
+
+
+@triton.jit
+def nth(PADDED: tl.constexpr):
+    """The place of each word of sorted lists if all fell, one list after the other.
+
+    -> [PADDED, 32] int32.  It is its own inverse: the word that is nth lies at the same place.
+    """
+    number = tl.arange(0, PADDED)[:, None]
+    place = tl.arange(0, 32)[None, :]
+    return number * 32 + tl.where(number % 2 == 0, place, 31 - place)
+
+
+@triton.jit
+def merged_of_two(lists, one, two, a_row, LISTS: tl.constexpr):
+    """The 32 largest keys of all lists of each of two rows, as :func:`leave_two` takes them.
+
+    LISTS: a power of two from 2.
+    """
+    number = tl.arange(0, 2 * LISTS)[:, None]
+    row = tl.where(number < LISTS, one, two) * a_row
+    keys = tl.load(lists + row + (number % LISTS) * 32 + tl.arange(0, 32)[None, :])
+    return bitonic.merged32_of_two(keys, 2 * LISTS)

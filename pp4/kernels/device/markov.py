@@ -48,22 +48,18 @@ def _strided(
 
 
 @triton.jit
-def bias(head, columns, inside, RANK_DIM: tl.constexpr, CACHED: tl.constexpr):
-    """BF16 pattern of the bias of each column, from the cached row or by the tree.
+def bias(w1_row, w2, columns, inside, RANK_DIM: tl.constexpr):
+    """BF16 pattern of the bias of each column by the tree.
 
-    head: (cached, bias_row [columns], w1_row [RANK_DIM], w2 [columns, RANK_DIM]), int16 patterns;
-    columns: [N] ints; inside: [N] bool.  -> [N] int32.
+    w1_row: pointer to [RANK_DIM], w2: to [columns, RANK_DIM] int16 patterns; columns: [N] ints;
+    inside: [N] bool.  -> [N] int32.
     """
-    _, bias_row, w1_row, w2 = head
-    if CACHED:
-        return tl.load(bias_row + columns, mask=inside, other=0).to(tl.int32)
-    else:
-        # Few columns in long pieces: a warp's load touches fewer lines of memory.
-        N: tl.constexpr = columns.shape[0]
-        MOST: tl.constexpr = 64 if N <= _AT_ONCE // 64 else (_AT_ONCE + N - 1) // N
-        CHUNK: tl.constexpr = MOST if RANK_DIM > MOST else RANK_DIM
-        partial = _strided(w1_row, w2, columns, inside, 0, 1, CHUNK, RANK_DIM)
-        return bf16.round_to_bf16(_fold(partial, N, CHUNK))
+    # Few columns in long pieces: a warp's load touches fewer lines of memory.
+    N: tl.constexpr = columns.shape[0]
+    MOST: tl.constexpr = 64 if N <= _AT_ONCE // 64 else (_AT_ONCE + N - 1) // N
+    CHUNK: tl.constexpr = MOST if RANK_DIM > MOST else RANK_DIM
+    partial = _strided(w1_row, w2, columns, inside, 0, 1, CHUNK, RANK_DIM)
+    return bf16.round_to_bf16(_fold(partial, N, CHUNK))
 
 
 @triton.jit

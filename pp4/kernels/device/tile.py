@@ -14,10 +14,23 @@ import triton
 import triton.language as tl
 
 from pp4.kernels import layout
-from pp4.kernels.device import bf16, markov
+from pp4.kernels.device import bf16
 
 NARROW = tl.constexpr(layout.NARROW_BITS)
 WIDE = tl.constexpr(layout.WIDE_BITS)
+
+
+@triton.jit
+def keys_at(words, BITS: tl.constexpr):
+    """Pointer to keys where words are.
+
+    Only an argument of a launch keeps what the compiler knows of its alignment, so places are
+    counted from there.
+    """
+    if BITS == NARROW:
+        return words.to(tl.pointer_type(tl.int32))
+    else:
+        return words
 
 
 @triton.jit
@@ -26,8 +39,12 @@ def group_keys(ordered, first, BITS: tl.constexpr):
 
     ordered: ``[N]`` int32, the best value of each as :func:`bf16.order` has it.
     """
-    image = bf16.image_of(ordered)
-    number = first + tl.arange(0, ordered.shape[0])
+    return keys_of(bf16.image_of(ordered), first + tl.arange(0, ordered.shape[0]), BITS)
+
+
+@triton.jit
+def keys_of(image, number, BITS: tl.constexpr):
+    """Keys of images and numbers, both int32; of equal images the lower number is the larger."""
     if BITS == WIDE:
         image = image.to(tl.int64)
         number = number.to(tl.int64)
@@ -35,8 +52,8 @@ def group_keys(ordered, first, BITS: tl.constexpr):
 
 
 @triton.jit
-def group_numbers(keys, BITS: tl.constexpr):
-    """The groups that keys are of, int32; any number for a key of 0."""
+def numbers_of(keys, BITS: tl.constexpr):
+    """The numbers of keys, int32; any number for a key of 0."""
     return (((1 << BITS) - 1) - (keys & ((1 << BITS) - 1))).to(tl.int32)
 
 
@@ -61,61 +78,16 @@ def load(logits, offset, size, stride, TILE: tl.constexpr):
 
 
 @triton.jit
-def best_of_span(
-    logits,
-    head,
-    size,
-    first,
-    GROUP: tl.constexpr,
-    SPAN: tl.constexpr,
-    RANK_DIM: tl.constexpr,
-    INTERPRETED: tl.constexpr,
-):
-    """Best value of every group of SPAN columns from ``first`` on, of a row that is not cached.
-
-    logits: pointer to the row's; head: of :func:`markov.bias`; size: columns of the shard.
-    -> [SPAN / GROUP] int32 as :func:`bf16.order` has them.
-    """
-    columns = first + tl.arange(0, SPAN)
-    inside = columns < size
-    base = tl.load(logits + columns, mask=inside, other=bf16.MASKED)
-    added = markov.bias(head, columns, inside, RANK_DIM, False)
-    return _best_of_groups(base, added, GROUP, INTERPRETED)
-
-
-@triton.jit
 def best_groups(
-    base,
-    logits,
-    head,
-    size,
-    stride,
-    offset,
-    TILE: tl.constexpr,
-    GROUP: tl.constexpr,
-    SPAN: tl.constexpr,
-    RANK_DIM: tl.constexpr,
-    INTERPRETED: tl.constexpr,
-):
-    """Best value of every group of a tile.
+    base, bias_row, stride, offset,
+    TILE: tl.constexpr, GROUP: tl.constexpr, INTERPRETED: tl.constexpr,
+):  # fmt: skip
+    """Best value of every group of a tile of a row with a cached bias row.
 
-    A cached row takes the tile at once; past the shard a bias row is padded with zeros.  An
-    uncached row takes it in spans, or its products would not fit the registers.
-
-    base: of :func:`load`; logits: pointer to the row's; head: of :func:`markov.bias`; size: columns
-    of the shard; stride: those of a padded row; offset: first column of the tile.
+    base: of :func:`load`; bias_row: pointer to the row's, padded with zeros past the shard; stride:
+    columns of a padded row; offset: first column of the tile.
     -> [TILE / GROUP] int32 as :func:`bf16.order` has them.
     """
-    SPANS: tl.constexpr = TILE // SPAN
-    if head[0]:
-        columns = offset + tl.arange(0, TILE)
-        added = tl.load(head[1] + columns, mask=columns < stride, other=0)
-        best = _best_of_groups(base, added, GROUP, INTERPRETED)
-    else:
-        spans = tl.full([SPANS, SPAN // GROUP], 0, tl.int32)
-        for span in range(SPANS):
-            first = offset + span * SPAN
-            found = best_of_span(logits, head, size, first, GROUP, SPAN, RANK_DIM, INTERPRETED)
-            spans = tl.where(tl.arange(0, SPANS)[:, None] == span, found[None, :], spans)
-        best = tl.reshape(spans, [TILE // GROUP])
-    return best
+    columns = offset + tl.arange(0, TILE)
+    added = tl.load(bias_row + columns, mask=columns < stride, other=0)
+    return _best_of_groups(base, added, GROUP, INTERPRETED)
