@@ -54,6 +54,12 @@ def paired(rows: torch.Tensor) -> torch.Tensor:
     return (rows[:, :half].int() & 0xFFFF) | (above.int() << 16)
 
 
+def unpaired(words: torch.Tensor, rank_dim: int) -> torch.Tensor:
+    """Inverse of :func:`paired`.  ``[..., max(1, R/2)]`` int32 -> ``[..., R]`` int16."""
+    both = torch.cat([words.to(torch.int16), (words >> 16).to(torch.int16)], dim=-1)
+    return both[..., :rank_dim]
+
+
 def panels(rows: torch.Tensor, geometry: Geometry) -> torch.Tensor:
     """W2 of one shard as the kernel multiplies it.
 
@@ -151,6 +157,12 @@ class Head:
     def target_vocab(self) -> int:
         """Tokens that can come before: rows of ``w1``."""
         return self.w1.shape[0]
+
+    def columns(self, place: int) -> torch.Tensor:
+        """W2 of one of the shards that are here, row by row.  -> ``[columns, R]`` int16."""
+        first, last = self.geometry.bounds[self.shards[place]]
+        words = self.w2[place].transpose(1, 2).flatten(0, 1)
+        return unpaired(words, self.geometry.rank_dim)[: last - first]
 
     @property
     def slots(self) -> int:

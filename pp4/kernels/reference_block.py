@@ -17,7 +17,7 @@ from pp4.errors import BadInputError
 from pp4.kernels import vectorised
 from pp4.kernels.block import Buffers, SampledBlock
 from pp4.kernels.faults import Fault
-from pp4.kernels.head import Head
+from pp4.kernels.head import Head, unpaired
 from pp4.kernels.link import Link
 from pp4.kernels.sampled_fused import INACTIVE
 
@@ -73,9 +73,11 @@ class ReferenceBlock(SampledBlock):
         found = [rows[slots.clamp(min=0)] for rows in self.head.bias]
         lacking = (slots < 0).nonzero()[:, 0]
         if len(lacking):
-            w1 = self.head.w1.index_select(0, previous[lacking])
-            for rows, w2 in zip(found, self.head.w2, strict=True):
-                rows[lacking] = vectorised.markov_bias(w1, w2)
+            words = self.head.w1.index_select(0, previous[lacking])
+            w1 = unpaired(words, self.head.geometry.rank_dim)
+            for place, rows in enumerate(found):
+                w2 = self.head.columns(place)
+                rows[lacking, : len(w2)] = vectorised.markov_bias(w1, w2)
         return found
 
     def _judged(self, own: Sequence[int]) -> list[int]:

@@ -243,6 +243,6 @@ def test_a_head_of_one_shard_refuses_solo():
 
 def test_a_buffer_off_its_alignment_refuses():
     head = random_case(21).head()
-    shifted = torch.zeros(head.w2.numel() + 1, dtype=torch.int16)[1:].view(head.w2.shape)
+    shifted = torch.zeros(head.w2.numel() + 1, dtype=torch.int32)[1:].view(head.w2.shape)
     with pytest.raises(BadInputError, match="w2: expected a contiguous buffer"):
         SampledBlock(dataclasses.replace(head, w2=shifted), SoloLink(1), batch=1, n_out=1)

@@ -9,7 +9,7 @@ import torch
 from pp4.errors import BadInputError
 from pp4.kernels import reference
 from pp4.kernels.geometry import Geometry
-from pp4.kernels.head import Head, paired, panels, patterns, sharded
+from pp4.kernels.head import Head, paired, panels, patterns, sharded, unpaired
 from tests.kernels.cases import normal
 
 GEOMETRY = Geometry(vocab=40, split=25, tile=32, rank_dim=4)
@@ -83,6 +83,9 @@ def test_a_rank_holds_its_own_shard_only():
     assert upper.w2.shape == (1, 1, 2, 32)
     assert upper.w2[0].tolist() == whole.w2[1].tolist()
     assert upper.w1.tolist() == whole.w1.tolist()
+    rows = patterns(W2)
+    assert whole.columns(0).tolist() == rows[:25].tolist()
+    assert upper.columns(0).tolist() == whole.columns(1).tolist() == rows[25:].tolist()
 
 
 @pytest.mark.parametrize("rank_dim", [1, 2, 8])
@@ -96,6 +99,7 @@ def test_words_hold_what_the_tree_adds_first(rank_dim):
     assert below.tolist() == rows[:, :half].tolist()
     above = (words >> 16).to(torch.int16)
     assert above.tolist() == (rows[:, half:].tolist() if rank_dim > 1 else [[0]] * 70)
+    assert unpaired(words, rank_dim).tolist() == rows.tolist()
 
 
 def test_panels_hold_columns_side_by_side():

@@ -15,7 +15,7 @@ from pp4.errors import BadInputError, Code, WrongError
 from pp4.kernels import expected as exact
 from pp4.kernels.block import POISON_INT, SampledBlock
 from pp4.kernels.faults import Fault
-from pp4.kernels.head import values_of
+from pp4.kernels.head import unpaired, values_of
 from pp4.kernels.reference_block import ReferenceBlock
 
 CPU = torch.device("cpu")
@@ -36,10 +36,8 @@ class ByRows:
 
     def __init__(self, head, link, *, batch, n_out):
         del link, batch, n_out
-        self._w1 = values_of(head.w1)
-        parts = zip(head.w2, head.geometry.bounds, strict=True)
-        w2 = torch.cat([one[: last - first] for one, (first, last) in parts])
-        self._w2 = values_of(w2)
+        self._w1 = values_of(unpaired(head.w1, head.geometry.rank_dim))
+        self._w2 = values_of(torch.cat([head.columns(0), head.columns(1)]))
 
     def load(self, requests, logits):
         self._inputs = requests, values_of(logits)
