@@ -13,7 +13,7 @@ from pp4.drafter.weights import Weights
 from pp4.errors import BadInputError
 from pp4.kernels import vectorised
 from pp4.kernels.geometry import Geometry
-from pp4.kernels.head import Head, paired, panels
+from pp4.kernels.head import Head, laid_out
 
 
 def geometry_of(config: DrafterConfig, *, tile: int = 2048, warps: int = 4) -> Geometry:
@@ -59,8 +59,7 @@ def kernel_head(parts: Sequence[Weights], geometry: Geometry, cached: Sequence[i
     return Head(
         geometry=geometry,
         shards=tuple(part.rank for part in parts),
-        w1=paired(w1),
-        w2=torch.stack([panels(shard, geometry) for shard in shards]),
+        **laid_out(w1, shards, geometry),
         bias=torch.stack([_bias(rows, shard, geometry) for shard in shards]),
         slot_of=slot_of,
         token_map=unused if first.token_map is None else first.token_map,

@@ -80,6 +80,19 @@ def panels(rows: torch.Tensor, geometry: Geometry) -> torch.Tensor:
     return out.view(count, width, geometry.pairs).transpose(1, 2).contiguous()
 
 
+def laid_out(
+    w1: torch.Tensor, shards: Sequence[torch.Tensor], geometry: Geometry
+) -> dict[str, torch.Tensor]:
+    """The weights of a :class:`Head` by their names there.
+
+    Args:
+        w1: ``[target vocab, R]`` int16 BF16 patterns.
+        shards: W2 of each shard that is here, ``[columns, R]`` int16 BF16 patterns.
+        geometry: shapes and bounds.
+    """
+    return {"w1": paired(w1), "w2": torch.stack([panels(one, geometry) for one in shards])}
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """Markov weights and cache on one device.
@@ -92,6 +105,9 @@ class Head:
         bias: ``[shards, slots, stride]`` int16 BF16 patterns of the cached rows.
         slot_of: ``[target vocab]`` int32, slot of a token's cached row or -1.
         token_map: ``[vocab]`` int32 ids that are emitted, strictly rising; ``[1]`` where unused.
+
+    Raises:
+        BadInputError: weights that are not laid out for this geometry.
     """
 
     geometry: Geometry
@@ -101,6 +117,19 @@ class Head:
     bias: torch.Tensor
     slot_of: torch.Tensor
     token_map: torch.Tensor
+
+    def __post_init__(self) -> None:
+        words, geometry = self.geometry.pairs, self.geometry
+        count = geometry.tiles * geometry.panels
+        for name, shape in (
+            ("w1", (len(self.slot_of), words)),
+            ("w2", (len(self.shards), count, words, geometry.panel_width)),
+        ):
+            tensor: torch.Tensor = getattr(self, name)
+            if (tensor.dtype, tuple(tensor.shape)) != (torch.int32, shape):
+                raise BadInputError.of(
+                    name, f"int32 words {list(shape)}", f"{tensor.dtype} {list(tensor.shape)}"
+                )
 
     @classmethod
     def build(
@@ -146,8 +175,7 @@ class Head:
         return cls(
             geometry=geometry,
             shards=tuple(shards),
-            w1=paired(first),
-            w2=torch.stack([panels(second[low:high], geometry) for low, high in bounds]),
+            **laid_out(first, [second[low:high] for low, high in bounds], geometry),
             bias=sharded(patterns(np.stack(rows), device), geometry, shards),
             slot_of=torch.from_numpy(slot_of).to(device),
             token_map=torch.tensor(emitted, dtype=torch.int32, device=device),

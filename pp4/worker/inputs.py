@@ -15,7 +15,7 @@ import torch
 from pp4.kernels import vectorised
 from pp4.kernels.block import Request
 from pp4.kernels.geometry import WIDTH, Geometry
-from pp4.kernels.head import Head, sharded
+from pp4.kernels.head import Head, laid_out, sharded
 from pp4.wire.facts import Cached, Case, Shape
 
 _WEIGHT_SEED = 20260707
@@ -101,8 +101,7 @@ def head(geometry: Geometry, cached: Cached, shards: tuple[int, ...], device: to
     return Head(
         geometry=geometry,
         shards=shards,
-        w1=w1,
-        w2=sharded(w2.T, geometry, shards).transpose(1, 2).contiguous(),
+        **laid_out(w1, [w2[slice(*geometry.bounds[shard])] for shard in shards], geometry),
         bias=sharded(bias_rows(geometry, device), geometry, shards),
         slot_of=slot_of.to(torch.int32).contiguous(),
         token_map=torch.zeros(1, dtype=torch.int32, device=device),

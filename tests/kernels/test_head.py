@@ -102,6 +102,14 @@ def test_words_hold_what_the_tree_adds_first(rank_dim):
     assert unpaired(words, rank_dim).tolist() == rows.tolist()
 
 
+@pytest.mark.parametrize("name", ["w1", "w2"])
+def test_weights_that_are_not_laid_out_refuse(name):
+    head = Head.build(GEOMETRY, W1, W2)
+    rows = patterns(W1 if name == "w1" else W2)
+    with pytest.raises(BadInputError, match=f"{name}: expected int32 words .*torch.int16"):
+        dataclasses.replace(head, **{name: rows})
+
+
 def test_panels_hold_columns_side_by_side():
     geometry = Geometry(vocab=190, split=100, tile=64, rank_dim=4, panel=32)
     rows = patterns(normal(6, 90, 4))
