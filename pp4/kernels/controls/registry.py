@@ -14,6 +14,7 @@ _FUSED: Final = "sampled_fused.py"
 _TILE: Final = "device/tile.py"
 _CHAIN: Final = "device/chain.py"
 _COLUMNS: Final = "device/columns.py"
+_MISSING: Final = "device/missing.py"
 _UNCACHED: Final = "device/uncached.py"
 _MEETING: Final = "device/meeting.py"
 _OUTCOME: Final = "device/outcome.py"
@@ -138,6 +139,7 @@ _PROTOCOL: Final = (
                 "        if (mode != _INACTIVE) & known:\n",
                 "        if (mode >= _INACTIVE) & known:\n",
             ),
+            Edit(_MISSING, "(mode != 0) & (slot < 0)", "(mode >= 0) & (slot < 0)"),
             Edit(_FUSED, "        if kind == _INACTIVE:\n", "        if kind < _INACTIVE:\n"),
         ),
     ),
@@ -177,6 +179,19 @@ _SELECTION: Final = (
                 "return (keys & ((1 << BITS) - 1)).to(tl.int32)",
             ),
             Edit(_COLUMNS, "(token.to(tl.int64) ^ words.ALL_ONES)", "token.to(tl.int64)"),
+            Edit(_UNCACHED, "(PANEL - 1 - tl.arange(0, PANEL))", "tl.arange(0, PANEL)"),
+            Edit(_UNCACHED, "(PANEL - 1 - keys % PANEL)", "keys % PANEL"),
+            Edit(_UNCACHED, "(token.to(tl.int64) ^ words.ALL_ONES)", "token.to(tl.int64)"),
+            Edit(
+                _UNCACHED,
+                "tl.where((nth // 32) % 2 == 0, place, 31 - place)",
+                "tl.where((nth // 32) % 2 == 0, 31 - place, place)",
+            ),
+            Edit(
+                _CHAIN,
+                "number * 32 + tl.where(number % 2 == 0, place, 31 - place)\n",
+                "number * 32 + tl.where(number % 2 == 0, 31 - place, place)\n",
+            ),
             Edit(
                 _MEETING,
                 "token = (found & words.ALL_ONES) ^ words.ALL_ONES",
