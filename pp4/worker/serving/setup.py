@@ -9,6 +9,7 @@ from pp4.drafter.config import DrafterConfig, split_of
 from pp4.drafter.support import unsupported
 from pp4.errors import BadInputError, Code, Refusal, RefusedError
 from pp4.kernels.dyadic24 import WIDTH
+from pp4.kernels.layout import MOST_ROWS
 from pp4.wire.facts import Shape, Waits
 
 TILE = 2048
@@ -74,8 +75,12 @@ def check(setup: Setup, config: DrafterConfig) -> None:
 
     Raises:
         RefusedError: ``UNSUPPORTED_CHECKPOINT``.
-        BadInputError: the context or the depths do not fit the checkpoint.
+        BadInputError: the context or the depths do not fit the checkpoint, or a batch the kernel.
     """
+    if setup.sampled and setup.largest > MOST_ROWS:
+        raise BadInputError.of(
+            "batches", f"at most {MOST_ROWS} rows where drafts are sampled", str(setup.largest)
+        )
     if setup.sampled:
         reasons = [why for depth in setup.depths for why in unsupported(config, depth)]
         if reasons:
