@@ -23,6 +23,7 @@ PATIENCE_S = 240.0
 _SMALL = {
     "select": lambda given: {"columns": given["tile"] - 3},
     "look_into": lambda given: {"columns": given["tile"] - 3},
+    "products": lambda given: {"columns": 600},
     "dependent": lambda given: {"rows": 64},
 }
 

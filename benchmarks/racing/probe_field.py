@@ -41,6 +41,7 @@ def _steps():
             given = {"tile": tile, "warps": warps}
             what = f"32 best groups of each tile, tile {tile}, {warps} warps"
             yield Step(f"select_{tile}_{warps}", "select", what, given, batched=True)
+    yield Step("products", "products", "bias of a shard's columns, two rows a block", batched=True)
     yield Step("merge", "merge", "32 best of 32 lists of 32", batched=True)
     yield Step("look_into", "look_into", "top 32 of 32 groups", {"tile": 2048}, batched=True)
     yield Step("draw", "draw", "union of 64, tickets, draw", batched=True)

@@ -6,7 +6,7 @@ Loops are whiles: the interpreter of Triton 3.6 does not count to an argument.
 import triton
 import triton.language as tl
 
-from pp4.kernels.device import bitonic, chain, columns, exchange, outcome, tile
+from pp4.kernels.device import bitonic, chain, columns, exchange, outcome, panels, tile
 from pp4.kernels.faults import Fault
 
 _PROTOCOL = tl.constexpr(int(Fault.PROTOCOL))
@@ -62,6 +62,21 @@ def select(logits, bias, out, size: tl.int32, stride128: tl.int32, TILE: tl.cons
     keys = tile.group_keys(best, number * (TILE // GROUP), BITS)
     place = (row * tl.num_programs(0) + number) * 32 + tl.arange(0, 32)
     tl.store(out + place, bitonic.top32(keys, TILE // GROUP))
+
+
+@triton.jit
+def products(tokens, w1, w2, out, PANEL: tl.constexpr, WORDS: tl.constexpr):
+    """The bias of the columns of each panel, after two tokens a block."""
+    panel = tl.program_id(0)
+    pair = tl.program_id(1)
+    one = w1 + tl.load(tokens + 2 * pair).to(tl.int64) * WORDS
+    two = w1 + tl.load(tokens + 2 * pair + 1).to(tl.int64) * WORDS
+    here = w2 + panel.to(tl.int64) * (WORDS * PANEL)
+    first, second = panels.bias(one, two, here, PANEL, WORDS)
+    a_row = tl.num_programs(0) * PANEL
+    at = out + 2 * pair * a_row + panel * PANEL + tl.arange(0, PANEL)
+    tl.store(at, first.to(tl.int16))
+    tl.store(at + a_row, second.to(tl.int16))
 
 
 @triton.jit

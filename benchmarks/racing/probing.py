@@ -13,10 +13,10 @@ from benchmarks.racing import places
 from benchmarks.racing import probe_kernels as kernels
 from benchmarks.racing.contenders import Absent
 from benchmarks.racing.field import DEPTH
-from pp4.kernels import dyadic24, philox, reference
+from pp4.kernels import dyadic24, philox, reference, vectorised
 from pp4.kernels.dyadic24 import WIDTH
 from pp4.kernels.geometry import Geometry
-from pp4.kernels.head import values_of
+from pp4.kernels.head import paired, panels, values_of
 from pp4.kernels.layout import NARROW_BITS, WIDE_BITS
 from pp4.kernels.sampled_fused import interpreted
 
@@ -30,6 +30,7 @@ _ROW = 1024
 """int32 words of a row: the bytes of 2048 columns of BF16."""
 _HOPS = 64
 _LISTS = 32
+_TOKENS = 512
 
 
 @dataclass
@@ -158,6 +159,33 @@ def select(device, batch, *, tile, warps, columns=COLUMNS):
         },
         check,
         options={"num_warps": warps, "enable_fp_fusion": False},
+    )  # fmt: skip
+
+
+def products(device, batch, *, columns=COLUMNS):
+    """Rows without a bias row, two a block; of an odd number the last one twice."""
+    geometry = Geometry(vocab=2 * columns, split=columns)
+    w1 = places.normal(41, (_TOKENS, geometry.rank_dim), 1.0, device)
+    w2 = places.normal(42, (columns, geometry.rank_dim), 0.05, device)
+    tokens = (torch.arange(batch + batch % 2, device=device).clamp(max=batch - 1) * 7).int()
+    words, laid = paired(w1), panels(w2, geometry)
+    count = -(-columns // geometry.panel_width)
+    shape = (len(tokens), count * geometry.panel_width)
+    out = torch.zeros(shape, dtype=torch.int16, device=device)
+
+    def check(chains):
+        expected = vectorised.markov_bias(w1.index_select(0, tokens), w2)
+        return _wrong(torch.equal(out[:, :columns], expected), "other sums than the tree's")
+
+    return Probe(
+        kernels.products,
+        (count, len(tokens) // 2),
+        lambda index: {
+            "tokens": tokens, "w1": words, "w2": laid, "out": out,
+            "PANEL": geometry.panel_width, "WORDS": geometry.pairs,
+        },
+        check,
+        options=geometry.options(),
     )  # fmt: skip
 
 
