@@ -22,7 +22,7 @@ from pp4.errors import Code
 
 OTHERS = {
     *("cat", "chmod", "chown", "cp", "export", "ls", "mv", "nvidia-smi", "pip", "printf", "ps"),
-    *("python", "rm", "ssh", "unset"),
+    *("python", "rm", "ssh", "ssh-add", "unset"),
 }
 """Other programs that refusals and pages send people to."""
 _AT_ONCE = {"--install-completion", "--show-completion"}

@@ -70,8 +70,10 @@ def watch():
     def made(self, *given, **named):
         make(self, *given, **named)
         place = _place(sys._getframe(1))
-        if place and _seen[place] < MOST_OF_A_PLACE:
-            _seen[place] += 1
+        # one line may make refusals of several callers, whose ways out begin differently
+        kind = place, str(self.next).partition(" ")[0]
+        if place and _seen[kind] < MOST_OF_A_PLACE:
+            _seen[kind] += 1
             _kept.append((place, self))
 
     Refusal.__init__ = made

@@ -150,7 +150,7 @@ def identity(where: SshAddress) -> Any:
         where,
         "a private key in the format of OpenSSH",
         f"{path} is none",
-        f"'ssh-keygen -p -f {path}' rewrites a key of another format",
+        f"convert a key of another format: ssh-keygen -p -f {path}",
     )
 
 
@@ -174,7 +174,7 @@ def public_half(where: SshAddress) -> bytes:
         where,
         f"a public key in {path} or {path}.pub, which names the key of the agent",
         "none",
-        f"'ssh-add -L > {path}.pub' and keep the line that is meant",
+        f"put the line of ssh-add -L that is meant into {path}.pub",
     )
 
 
