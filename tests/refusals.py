@@ -69,9 +69,10 @@ def watch():
     @wraps(make)
     def made(self, *given, **named):
         make(self, *given, **named)
-        place = _place(sys._getframe(1))
-        # one line may make refusals of several callers, whose ways out begin differently
-        kind = place, str(self.next).partition(" ")[0]
+        frame = sys._getframe(1)
+        place = _place(frame)
+        # one line may make the refusals of several callers
+        kind = place, frame.f_back and (frame.f_back.f_code, frame.f_back.f_lineno)
         if place and _seen[kind] < MOST_OF_A_PLACE:
             _seen[kind] += 1
             _kept.append((place, self))

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import paramiko
 
-from pp4.errors import Code, Refusal, RefusedError
+from pp4.errors import Code, Refusal, RefusedError, reason_of
 
 # What a pinned key may be, and by which algorithms a host may prove that it has it.
 ALGORITHMS: Final = {
@@ -188,7 +188,8 @@ def _text(where: SshAddress, path: Path, *, private: bool) -> str:
                 raise refused_key(where, "a file with a key", f"{path} is no regular file")
             data = stream.read(_MAX_IDENTITY)
     except (OSError, ValueError) as error:
-        raise refused_key(where, "a file with a key", f"{path}: {error}") from error
+        found = f"{path}: {reason_of(error)}"
+        raise refused_key(where, "a file with a key", found) from error
     mode = stat.S_IMODE(found.st_mode)
     if private and found.st_uid == os.getuid() and mode & 0o077:
         raise refused_key(
