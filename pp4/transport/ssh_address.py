@@ -188,8 +188,8 @@ def _text(where: SshAddress, path: Path, *, private: bool) -> str:
                 raise refused_key(where, "a file with a key", f"{path} is no regular file")
             data = stream.read(_MAX_IDENTITY)
     except (OSError, ValueError) as error:
-        found = f"{path}: {reason_of(error)}"
-        raise refused_key(where, "a file with a key", found) from error
+        reason = f"{path}: {reason_of(error)}"
+        raise refused_key(where, "a file with a key", reason) from error
     mode = stat.S_IMODE(found.st_mode)
     if private and found.st_uid == os.getuid() and mode & 0o077:
         raise refused_key(
