@@ -69,12 +69,9 @@ def watch():
     @wraps(make)
     def made(self, *given, **named):
         make(self, *given, **named)
-        frame = sys._getframe(1)
-        place = _place(frame)
-        # one line may make the refusals of several callers
-        kind = place, frame.f_back and (frame.f_back.f_code, frame.f_back.f_lineno)
-        if place and _seen[kind] < MOST_OF_A_PLACE:
-            _seen[kind] += 1
+        place = _place(sys._getframe(1))
+        if place and _seen[place] < MOST_OF_A_PLACE:
+            _seen[place] += 1
             _kept.append((place, self))
 
     Refusal.__init__ = made
