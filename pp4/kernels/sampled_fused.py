@@ -104,7 +104,7 @@ def _kernel(
     epoch = tl.load(epoch_ptr + row) + 1
     known = (previous >= 0) & (previous < target_vocab)
     slot = tl.load(slot_ptr + previous, mask=known, other=-1)
-    none_cached = missing.rows(mode_ptr, tokens, slot_ptr, batch, step, target_vocab)
+    lacking = missing.rows(mode_ptr, tokens, slot_ptr, batch, step, target_vocab)
 
     # scratch, of each row: 32 words of the peer, a list of each tile, and one of each panel where
     # its bias row is not cached; Geometry.scratch_words
@@ -115,7 +115,7 @@ def _kernel(
 
     # the rows that this block was the last of, a bit each
     ends = tl.full([], 0, tl.int64)
-    if (tl.program_id(1) < batch) & (((none_cached >> row) & 1) == 0):
+    if (tl.program_id(1) < batch) & (((lacking >> row) & 1) == 0):
         if (mode != _INACTIVE) & known:
             bias_row = bias_ptr + (shard * slots + tl.maximum(slot, 0)) * stride
             best = tile.best_groups(base, bias_row, stride, offset, TILE, GROUP, INTERPRETED)
@@ -124,11 +124,11 @@ def _kernel(
             chain.leave(groups + row * (A_ROW * IN_A_WORD), number, keys)
         if chain.retire(retired_ptr + row, LISTS):
             ends = ends | (tl.full([], 1, tl.int64) << row)
-    if none_cached != 0:
+    if lacking != 0:
         first_id = tl.where(upper, split, 0)
         of_tile = (shard * TILES + number % TILES).to(tl.int64) * (PANELS * WORDS * PANEL)
         ends = ends | uncached.take_panels(
-            none_cached, lists, (here, next_logits), (tokens, step), (w1_ptr, w2_ptr + of_tile),
+            lacking, lists, (here, next_logits), (tokens, step), (w1_ptr, w2_ptr + of_tile),
             (retired_ptr, retired_ptr + batch), number, (offset, size, stride, first_id),
             LISTS, PANELS, PANEL, WORDS, A_ROW,
         )  # fmt: skip

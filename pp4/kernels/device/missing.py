@@ -6,12 +6,6 @@ Every warp finds them for itself: 32 rows are a word of a warp, so nothing meets
 import triton
 import triton.language as tl
 
-from pp4.kernels import layout
-
-MOST_ROWS = tl.constexpr(layout.MOST_ROWS)
-NO_ROW = tl.constexpr(layout.MOST_ROWS)
-"""Stands for no row."""
-
 
 @triton.jit
 def _of_half(first, mode_ptr, chain_ptr, slot_ptr, batch, step, target_vocab):

@@ -10,8 +10,8 @@ import triton.language as tl
 
 from pp4.kernels.device import bf16
 
-_RESIDUES = tl.constexpr(4)
-"""Parts that a loop goes through, so that its body stays in the cache of instructions."""
+_PARTS = tl.constexpr(4)
+"""Parts of the tree that a loop goes through, so that its body stays in the instruction cache."""
 
 
 @triton.jit
@@ -52,22 +52,22 @@ def bias(one, two, w2, PANEL: tl.constexpr, WORDS: tl.constexpr):
     one, two: pointers to the WORDS words of each row of W1; w2: to the [WORDS, PANEL] of the panel.
     """
     w2 += tl.arange(0, PANEL)
-    if WORDS < _RESIDUES:
+    if WORDS < _PARTS:
         first, second = _tree(one, two, w2, 0, 1, PANEL, WORDS)
     else:
         # what the tree adds last, in the order in which it needs the fewest sums at a time
         first = tl.full([PANEL], 0.0, tl.float32)
         second = first
-        even, even_too, odd, odd_too = first, first, first, first
+        half, half_too, part, part_too = first, first, first, first
         for turn in range(4):
             at = (turn >> 1) | ((turn & 1) << 1)
-            sums = _tree(one + at, two + at, w2 + at * PANEL, 0, 4, PANEL, WORDS)
+            sums = _tree(one + at, two + at, w2 + at * PANEL, 0, _PARTS, PANEL, WORDS)
             if (turn & 1) == 0:
-                odd, odd_too = sums
+                part, part_too = sums
             else:
-                first, second = odd + sums[0], odd_too + sums[1]
+                first, second = part + sums[0], part_too + sums[1]
                 if turn == 1:
-                    even, even_too = first, second
+                    half, half_too = first, second
                 else:
-                    first, second = even + first, even_too + second
+                    first, second = half + first, half_too + second
     return bf16.round_to_bf16(first), bf16.round_to_bf16(second)
