@@ -95,6 +95,17 @@ def test_counters_hold_a_whole_for_each_launch():
     assert panels.tolist() == [[one] * LISTS for one in taken]
 
 
+def test_padding_multiplies_nothing():
+    case = uncached(37, (1, 2), n_out=1)
+    requests = list(case.requests)
+    requests[1] = dataclasses.replace(requests[1], mode=INACTIVE)
+    case = dataclasses.replace(case, requests=requests)
+    block, outputs = solo(case)
+    check(case, outputs)
+    panels = block.retired[7:].view(7, LISTS)
+    assert panels.tolist() == [[PANELS * (row == 2)] * LISTS for row in range(7)]
+
+
 @pytest.mark.parametrize("row", [31, 32, 62, 63])
 def test_rows_up_to_the_last_one(row):
     """Bits 31 and 63 are the signs of words."""
